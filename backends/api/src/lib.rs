@@ -1,0 +1,6 @@
+//! Placeholder.
+
+/// Placeholder.
+#[derive(Debug, thiserror::Error)]
+#[error("placeholder")]
+pub struct Error;

@@ -1,0 +1,7 @@
+//! Groth16: keys, assignments, proofs, the prover and the verifier.
+
+pub mod assignment;
+pub mod generator;
+pub mod params;
+pub mod proof;
+pub mod verifier;

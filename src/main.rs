@@ -1,0 +1,3 @@
+//! The `twinlock` command.
+
+fn main() {}
