@@ -88,3 +88,47 @@ impl StagingRing {
         Ok(())
     }
 }
+
+/// One download buffer, for the few results that a proof brings back.
+pub struct Readback {
+    buffer: Box<dyn Staging>,
+    timeout: Duration,
+}
+
+impl Readback {
+    /// Allocates a buffer of `size_bytes` bytes (rounded up to 256).
+    ///
+    /// # Errors
+    /// What the device answers.
+    pub fn new(device: &dyn Device, size_bytes: u64, timeout: Duration) -> Result<Self> {
+        let size_bytes = size_bytes.max(1).next_multiple_of(256);
+        let buffer =
+            device.allocate_staging("staging_download", StagingKind::Download, size_bytes)?;
+        Ok(Self { buffer, timeout })
+    }
+
+    /// Copies `source` to the host, waiting for the work before it on `stream`.
+    ///
+    /// # Errors
+    /// `Timeout`, or what that work failed with.
+    pub fn read(&mut self, device: &dyn Device, stream: Stream, source: View) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(source.len_bytes() as usize);
+        let mut offset = 0;
+        while offset < source.len_bytes() {
+            let len = self.buffer.size_bytes().min(source.len_bytes() - offset);
+            device.download(stream, source.slice(offset, len)?, self.buffer.as_mut(), 0)?;
+            bytes.extend(self.buffer.host(self.timeout)?.iter().take(len as usize));
+            offset += len;
+        }
+        Ok(bytes)
+    }
+
+    /// Overwrites the buffer with zeros.
+    ///
+    /// # Errors
+    /// `Timeout`, or what the last copy failed with.
+    pub fn wipe(&mut self) -> Result<()> {
+        self.buffer.host(self.timeout)?.fill(0);
+        Ok(())
+    }
+}
