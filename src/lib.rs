@@ -6,6 +6,7 @@ pub mod error;
 pub mod groth16;
 pub mod registry;
 pub mod scheduler;
+mod mapped;
 pub mod views;
 
 pub use config::ProverOptions;
