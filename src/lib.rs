@@ -4,9 +4,9 @@ pub mod circuits;
 pub mod config;
 pub mod error;
 pub mod groth16;
+mod mapped;
 pub mod registry;
 pub mod scheduler;
-mod mapped;
 pub mod views;
 
 pub use config::ProverOptions;

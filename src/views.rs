@@ -11,7 +11,7 @@ compile_error!("the canonical layout is little-endian");
 ///
 /// # Safety
 /// The type is `repr(transparent)` over a blst struct of `u64` limbs without padding.
-pub unsafe trait Canonical: Copy + Default + Send + Sync + 'static {}
+pub unsafe trait Canonical: Copy + Send + Sync + 'static {}
 
 // SAFETY: `repr(transparent)` over `blst_fr`, which is `[u64; 4]`.
 unsafe impl Canonical for Scalar {}

@@ -9,7 +9,7 @@ use crate::groth16::proof::Proof;
 use crate::views::{Canonical, as_bytes_mut};
 
 /// The proof's five MSMs, before blinding.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct MsmSums {
     pub h: G1Projective,
     pub l: G1Projective,
@@ -18,10 +18,19 @@ pub(super) struct MsmSums {
     pub b_g2: G2Projective,
 }
 
+impl MsmSums {
+    /// What MSMs over nothing give.
+    pub fn identity() -> Self {
+        let (g1, g2) = (G1Projective::identity(), G2Projective::identity());
+        Self { h: g1, l: g1, a: g1, b_g1: g1, b_g2: g2 }
+    }
+}
+
 /// sum over i of 2^(window_bits * i) * W_i, where `bytes` holds the W_i as Jacobian points.
 pub(super) fn combine_windows<G: Group + Canonical>(bytes: &[u8], window_bits: u32) -> G {
     let mut windows = vec![G::identity(); bytes.len() / size_of::<G>()];
-    as_bytes_mut(&mut windows).copy_from_slice(&bytes[..windows.len() * size_of::<G>()]);
+    let target = as_bytes_mut(&mut windows);
+    target.copy_from_slice(&bytes[..target.len()]);
     windows.iter().rev().fold(G::identity(), |mut sum, window| {
         for _ in 0..window_bits {
             sum = sum.double();

@@ -175,8 +175,7 @@ impl ProofLayout {
                 add(query.windows, Work, windows_bytes, stage, Stage::Drain);
             }
             if options.streamed {
-                let point_bytes =
-                    layouts().map(|msm| msm.group.affine_bytes()).fold(0, u64::max);
+                let point_bytes = layouts().map(|msm| msm.group.affine_bytes()).fold(0, u64::max);
                 for name in BASES {
                     add(name, Resident, group.chunk as u64 * point_bytes, stage, stage);
                 }
@@ -212,8 +211,7 @@ fn msm_group(
     let chunk = len.div_ceil(len.div_ceil(most));
     // The plan is shared, so the costlier group decides.
     let group_of = |query: Query| if query.is_g2() { Group::G2 } else { Group::G1 };
-    let costliest =
-        if queries.iter().any(|query| query.is_g2()) { Group::G2 } else { Group::G1 };
+    let costliest = if queries.iter().any(|query| query.is_g2()) { Group::G2 } else { Group::G1 };
     let window_bits =
         options.window_bits.unwrap_or_else(|| device.window_bits(costliest, len as u64));
     let shape = DigitsShape { max_len: chunk as u64, window_bits };

@@ -24,7 +24,7 @@ use self::layout::{LayoutOptions, ProofLayout, Stage};
 use self::partition::{Inputs, Partition, StageError};
 use self::shape::ProofShape;
 use super::assignment::{Assignment, synthesize, synthesize_batch};
-use super::params::{ParameterSource, check_shape};
+use super::params::{CircuitShape, ParameterSource, check_shape};
 use super::proof::Proof;
 use super::verifier::{PreparedVerifyingKey, verify_proof};
 use crate::config::ProverOptions;
@@ -232,7 +232,7 @@ impl Prover {
         s: Scalar,
     ) -> Result<Proved> {
         let shape = ProofShape::of(assignment)?;
-        check_shape(key.source, assignment)?;
+        check_shape(key.source, &circuit_shape(assignment))?;
         let blinding = Blinding { r, s };
         let mut failed_attempts = Vec::new();
         for attempt in 0..2 {
@@ -251,9 +251,8 @@ impl Prover {
                 .map(|(_, queries)| queries);
             let inputs = Inputs { assignment, source: key.source, resident };
             let start = Instant::now();
-            let sums = slot
-                .prove(inputs, shape, &self.options)
-                .map_err(|error| slot.named(error))?;
+            let sums =
+                slot.prove(inputs, shape, &self.options).map_err(|error| slot.named(error))?;
             let proof = assemble(key.source.verifying_key(), &sums, &blinding);
             let prove_time = start.elapsed();
             let device = slot.device.info().name.clone();
@@ -353,6 +352,17 @@ impl DeviceSlot {
     }
 }
 
+fn circuit_shape(assignment: &Assignment) -> CircuitShape {
+    CircuitShape {
+        num_inputs: assignment.instance.len(),
+        num_witness: assignment.witness.len(),
+        a_density: assignment.a_witness_density.count(),
+        b_input_density: assignment.b_input_density.count(),
+        b_witness_density: assignment.b_witness_density.count(),
+        domain: assignment.domain(),
+    }
+}
+
 /// The layout with the largest chunks that fit the budget beside what is resident.
 fn fitting_layout(
     arena: &Arena,
@@ -365,7 +375,8 @@ fn fitting_layout(
     loop {
         let layout_options = LayoutOptions { chunk, window_bits: options.window_bits, streamed };
         let layout = ProofLayout::new(&**arena.device(), shape, layout_options)?;
-        let needed = layout.peak_bytes(MemoryClass::Work) + layout.peak_bytes(MemoryClass::Resident);
+        let needed =
+            layout.peak_bytes(MemoryClass::Work) + layout.peak_bytes(MemoryClass::Resident);
         if held + needed <= arena.budget_bytes() {
             return Ok(layout);
         }

@@ -53,7 +53,7 @@ impl StageError {
     }
 }
 
-pub(super) type StageResult<T = ()> = std::result::Result<T, StageError>;
+pub(super) type StageResult<T = ()> = Result<T, StageError>;
 
 /// What a partition is proved from.
 #[derive(Clone, Copy)]
@@ -79,12 +79,7 @@ pub(super) struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    pub fn new(
-        lane: Lane,
-        inputs: Inputs<'a>,
-        layout: &'a ProofLayout,
-        arena: &'a Arena,
-    ) -> Self {
+    pub fn new(lane: Lane, inputs: Inputs<'a>, layout: &'a ProofLayout, arena: &'a Arena) -> Self {
         Self {
             lane,
             inputs,
@@ -164,11 +159,8 @@ impl<'a> Partition<'a> {
         self.put(staging, variables.view(), as_bytes(&assignment.instance))?;
         let witness = variables.slice(inputs, assignment.witness.len() as u64)?;
         self.put(staging, witness.view(), as_bytes(&assignment.witness))?;
-        let rows = [
-            (layout::A, &assignment.a),
-            (layout::B, &assignment.b),
-            (layout::C, &assignment.c),
-        ];
+        let rows =
+            [(layout::A, &assignment.a), (layout::B, &assignment.b), (layout::C, &assignment.c)];
         for (name, evaluations) in rows {
             let target = self.fr(name)?;
             self.put(staging, target.view(), as_bytes(evaluations))?;
@@ -338,7 +330,7 @@ impl<'a> Partition<'a> {
                 check_status(self.inputs.source, *from, word)?;
             }
         }
-        let mut sums = MsmSums::default();
+        let mut sums = MsmSums::identity();
         for query in self.layout.groups.iter().flat_map(|group| &group.queries) {
             let bytes = readback.read(&*device, stream, self.view(query.windows)?)?;
             let window_bits = query.layout.shape.window_bits;
@@ -369,9 +361,10 @@ impl Drop for Partition<'_> {
         }
         self.lane.settle();
         let wiped = self.lane.on_fresh_stream(|device, stream| {
-            self.leases.values().filter(work).try_for_each(|lease| {
-                device.enqueue(stream, &Op::Fill(Fill::zero(lease.view())))
-            })
+            self.leases
+                .values()
+                .filter(work)
+                .try_for_each(|lease| device.enqueue(stream, &Op::Fill(Fill::zero(lease.view()))))
         });
         if let Err(error) = wiped {
             tracing::warn!(%error, "work memory of a failed proof was not wiped");
