@@ -181,7 +181,7 @@ impl Circuit<Scalar> for OddCircuit {
 fn unusual_circuits_equal_bellpersons() {
     let mut rng = rng();
     let rows = [3, 4, 5, 8, 9, 16, 17, 64, 65].map(Odd::Rows);
-    let odds = [Odd::NoWitness, Odd::OneSided, Odd::ZeroInB, Odd::EmptySide];
+    let odds = [Odd::OnlyInputs, Odd::NoWitness, Odd::OneSided, Odd::ZeroInB, Odd::EmptySide];
     for odd in odds.into_iter().chain(rows) {
         println!("{odd:?}");
         assert_bit_equal(OddCircuit { odd, x: 3 }, &mut rng);
