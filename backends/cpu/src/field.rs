@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use bytemuck::{Pod, Zeroable};
+use std::mem::MaybeUninit;
 
 /// An element of the scalar field, `r = 0x73eda753...00000001`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -150,34 +151,38 @@ impl Fr {
     /// Product.
     #[inline(always)]
     pub fn mul(&self, other: &Self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: `Fr` has the layout of `blst_fr`, four u64 limbs; the pointers are valid for
-        // the call.
+        // the call, which writes all of `out` and reads none of it.
         unsafe {
             blst::blst_fr_mul(
-                (&raw mut out).cast(),
+                out.as_mut_ptr().cast(),
                 (&raw const *self).cast(),
                 (&raw const *other).cast(),
             );
+            out.assume_init()
         }
-        out
     }
 
     /// Square.
     #[inline(always)]
     pub fn square(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fr_sqr((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fr_sqr(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 
     /// The inverse; of zero, zero.
     pub fn invert(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fr_eucl_inverse((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fr_eucl_inverse(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 
     /// The power `self^exponent`.
@@ -196,19 +201,23 @@ impl Fr {
     /// From the standard form, below the modulus, to Montgomery form.
     #[inline(always)]
     pub fn to_montgomery(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fr_to((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fr_to(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 
     /// From Montgomery form to the standard form.
     #[inline(always)]
     pub fn from_montgomery(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fr_from((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fr_from(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 }
 
@@ -345,32 +354,36 @@ impl Coordinate for Fp {
 
     #[inline(always)]
     fn mul(&self, other: &Self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: `Fp` has the layout of `blst_fp`, six u64 limbs; the pointers are valid for the
-        // call.
+        // call, which writes all of `out` and reads none of it.
         unsafe {
             blst::blst_fp_mul(
-                (&raw mut out).cast(),
+                out.as_mut_ptr().cast(),
                 (&raw const *self).cast(),
                 (&raw const *other).cast(),
             );
+            out.assume_init()
         }
-        out
     }
 
     #[inline(always)]
     fn square(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fp_sqr((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fp_sqr(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 
     fn invert(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fp_eucl_inverse((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fp_eucl_inverse(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 
     fn jacobian_add(a: &Jacobian<Self>, b: &Jacobian<Self>) -> Jacobian<Self> {
@@ -437,32 +450,36 @@ impl Coordinate for Fp2 {
 
     #[inline(always)]
     fn mul(&self, other: &Self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: `Fp2` has the layout of `blst_fp2`, two `blst_fp`; the pointers are valid for
-        // the call.
+        // the call, which writes all of `out` and reads none of it.
         unsafe {
             blst::blst_fp2_mul(
-                (&raw mut out).cast(),
+                out.as_mut_ptr().cast(),
                 (&raw const *self).cast(),
                 (&raw const *other).cast(),
             );
+            out.assume_init()
         }
-        out
     }
 
     #[inline(always)]
     fn square(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fp2_sqr((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fp2_sqr(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 
     fn invert(&self) -> Self {
-        let mut out = Self::ZERO;
+        let mut out = MaybeUninit::<Self>::uninit();
         // SAFETY: as in `mul`.
-        unsafe { blst::blst_fp2_eucl_inverse((&raw mut out).cast(), (&raw const *self).cast()) };
-        out
+        unsafe {
+            blst::blst_fp2_eucl_inverse(out.as_mut_ptr().cast(), (&raw const *self).cast());
+            out.assume_init()
+        }
     }
 
     fn jacobian_add(a: &Jacobian<Self>, b: &Jacobian<Self>) -> Jacobian<Self> {
