@@ -3,7 +3,9 @@
 mod error;
 pub mod field;
 pub mod msm;
+pub mod ntt;
 mod prefetch;
+mod scatter;
 mod workspace;
 
 pub use error::KernelError;

@@ -10,7 +10,7 @@
 use super::shape::Shape;
 use crate::error::{KernelError, expect_len};
 use crate::field::{FR_MODULUS, Fr, less_than};
-use crate::msm::scatter::Scatter;
+use crate::scatter::Scatter;
 use crate::workspace::{carve, carved_bytes, cast};
 
 /// Sign of an entry.

@@ -8,11 +8,9 @@ mod accumulate;
 mod batch;
 mod digits;
 mod reduce;
-mod scatter;
 mod shape;
 
 pub use accumulate::{BaseMap, accumulate, accumulate_workspace_bytes};
 pub use digits::{Plan, digits};
 pub use reduce::{combine, reduce, reduce_workspace_bytes};
-pub(crate) use scatter::Scatter;
 pub use shape::Shape;
