@@ -37,6 +37,11 @@ impl Progress {
         Self { bar, unveiler }
     }
 
+    /// Changes the words.
+    pub fn say(&self, words: impl Into<String>) {
+        self.bar.set_message(words.into());
+    }
+
     /// Says how far it is; from any thread.
     pub fn set(&self, done: u64, total: u64) {
         if self.bar.length() != Some(total) {
