@@ -3,6 +3,7 @@
 pub mod circuits;
 pub mod error;
 pub mod groth16;
+mod mapped;
 pub mod views;
 
 pub use error::{Error, Result};
