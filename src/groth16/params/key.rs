@@ -152,7 +152,7 @@ pub(super) fn identity_allowed(query: Query) -> bool {
     query != Query::H
 }
 
-fn load_query<P: CurvePoint>(
+fn load_query<P: CurvePoint + Default>(
     source: &dyn ParameterSource,
     query: Query,
     checked: bool,

@@ -1,0 +1,68 @@
+//! What a device can answer instead of success.
+
+/// Shorthand for a result of a backend.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A backend's failure. The table in the crate's documentation says what a caller does about each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The driver has no room for the request now.
+    #[error("out of device memory: {what} needs {requested_bytes} bytes{}", free_note(*free_bytes))]
+    OutOfMemory {
+        /// Name of the allocation.
+        what: String,
+        /// Bytes asked for.
+        requested_bytes: u64,
+        /// Bytes the driver reports as free, where it can.
+        free_bytes: Option<u64>,
+    },
+    /// The request can never fit this device.
+    #[error("{what}: {requested} exceeds the device's limit of {limit}")]
+    ExceedsLimit {
+        /// What was asked for, with its unit.
+        what: String,
+        /// The amount asked for.
+        requested: u64,
+        /// The most this device allows.
+        limit: u64,
+    },
+    /// The device is gone, or in a state from which only reopening it helps.
+    #[error("device lost: {reason}")]
+    DeviceLost {
+        /// The driver's words.
+        reason: String,
+    },
+    /// One operation failed on the device.
+    #[error("kernel {name} failed: {reason}")]
+    KernelFailed {
+        /// The operation's name.
+        name: &'static str,
+        /// The driver's words.
+        reason: String,
+    },
+    /// A wait ended before the work did.
+    #[error("{what} not done after {timeout_ms} ms")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long, in milliseconds.
+        timeout_ms: u64,
+    },
+    /// The caller broke the contract; nothing was enqueued.
+    #[error("invalid argument: {0}")]
+    InvalidArgument(String),
+    /// The backend lacks this operation or size.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
+}
+
+impl Error {
+    /// An [`Error::InvalidArgument`].
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Self::InvalidArgument(what.into())
+    }
+}
+
+fn free_note(free_bytes: Option<u64>) -> String {
+    free_bytes.map_or_else(String::new, |bytes| format!(", {bytes} are free"))
+}
