@@ -13,6 +13,7 @@ mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
+use blstrs::{G1Projective, G2Projective};
 use serde::Serialize;
 use twinlock_api::{Device, Group};
 
@@ -95,8 +96,12 @@ pub fn run(
         let start = measurements.len();
         match plan.subject {
             Subject::Ntt => ntt::run(plan, lg, devices, progress, &mut measurements)?,
-            Subject::Msm(Group::G1) => msm::run_g1(plan, lg, devices, progress, &mut measurements)?,
-            Subject::Msm(Group::G2) => msm::run_g2(plan, lg, devices, progress, &mut measurements)?,
+            Subject::Msm(Group::G1) => {
+                msm::run::<G1Projective>(plan, lg, devices, progress, &mut measurements)?
+            }
+            Subject::Msm(Group::G2) => {
+                msm::run::<G2Projective>(plan, lg, devices, progress, &mut measurements)?
+            }
             Subject::Prove => proofs::run(plan, lg, devices, progress, &mut measurements)?,
         }
         let of_lg = measurements.get_mut(start..).unwrap_or_default();

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use blstrs::{G1Projective, G2Projective, Scalar};
-use group::{Curve, Group as _};
+use ff::Field;
+use group::Curve;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use twinlock_api::op::{BaseOf, Digits, DigitsShape, Fill, MsmAccumulate, MsmReduce};
-use twinlock_api::{
-    Device, Error as DeviceError, FrView, Group, MemoryClass, Op, PointView, View,
-};
+use twinlock_api::{Device, Error as DeviceError, FrView, Group, MemoryClass, Op, PointView, View};
 
 use super::session::Session;
 use super::{Measurement, Plan, length, wrong};
@@ -19,57 +18,34 @@ use crate::{Error, Result};
 
 const SEED: u64 = 0x6d_736d;
 
-pub(super) fn run_g1(
-    plan: &Plan,
-    lg: u32,
-    devices: &[Arc<dyn Device>],
-    progress: &dyn Fn(u32, &str),
-    out: &mut Vec<Measurement>,
-) -> Result<()> {
-    let (bases, logarithms) = bases_of::<G1Projective>(length(lg)?);
-    run(plan, lg, devices, progress, out, (Group::G1, &bases, &logarithms))
-}
-
-pub(super) fn run_g2(
-    plan: &Plan,
-    lg: u32,
-    devices: &[Arc<dyn Device>],
-    progress: &dyn Fn(u32, &str),
-    out: &mut Vec<Measurement>,
-) -> Result<()> {
-    let (bases, logarithms) = bases_of::<G2Projective>(length(lg)?);
-    run(plan, lg, devices, progress, out, (Group::G2, &bases, &logarithms))
-}
-
 /// A curve whose points have the devices' layout.
-trait Points: Curve<AffineRepr = Self::Affine> + group::Group<Scalar = Scalar> + Canonical {
+pub(super) trait Points:
+    Curve<AffineRepr = Self::Affine> + group::Group<Scalar = Scalar> + Canonical
+{
     type Affine: Canonical + Default;
+    const GROUP: Group;
 }
 
 impl Points for G1Projective {
     type Affine = blstrs::G1Affine;
+    const GROUP: Group = Group::G1;
 }
 
 impl Points for G2Projective {
     type Affine = blstrs::G2Affine;
+    const GROUP: Group = Group::G2;
 }
-
-/// What an MSM is over: the group, its bases and their logarithms.
-type Bases<'a, G> = (Group, &'a [<G as Points>::Affine], &'a [Scalar]);
 
 /// `len` points start + i * step, and their logarithms.
 fn bases_of<G: Points>(len: usize) -> (Vec<G::Affine>, Vec<Scalar>) {
     const BLOCK: usize = 1 << 10;
     let rng = &mut ChaCha20Rng::seed_from_u64(SEED);
-    let (start, step) = (<Scalar as ff::Field>::random(&mut *rng), <Scalar as ff::Field>::random(rng));
+    let (start, step) = (Scalar::random(&mut *rng), Scalar::random(rng));
     let step_point = G::generator() * step;
     let mut bases = vec![G::Affine::default(); len];
     let mut logarithms = vec![start; len];
-    bases
-        .par_chunks_mut(BLOCK)
-        .zip(logarithms.par_chunks_mut(BLOCK))
-        .enumerate()
-        .for_each(|(block, (bases, logarithms))| {
+    bases.par_chunks_mut(BLOCK).zip(logarithms.par_chunks_mut(BLOCK)).enumerate().for_each(
+        |(block, (bases, logarithms))| {
             let mut logarithm = start + step * Scalar::from((block * BLOCK) as u64);
             let mut point = G::generator() * logarithm;
             let mut points = Vec::with_capacity(bases.len());
@@ -80,25 +56,25 @@ fn bases_of<G: Points>(len: usize) -> (Vec<G::Affine>, Vec<Scalar>) {
                 point += step_point;
             }
             G::batch_normalize(&points, bases);
-        });
+        },
+    );
     (bases, logarithms)
 }
 
-fn run<G: Points>(
+pub(super) fn run<G: Points>(
     plan: &Plan,
     lg: u32,
     devices: &[Arc<dyn Device>],
     progress: &dyn Fn(u32, &str),
     out: &mut Vec<Measurement>,
-    bases: Bases<'_, G>,
 ) -> Result<()> {
-    let (_, _, logarithms) = bases;
-    let scalars = plan.scalars.sample(logarithms.len(), SEED);
-    let dot: Scalar = (scalars.par_iter().zip(logarithms)).map(|(s, l)| s * l).sum();
+    let (bases, logarithms) = bases_of::<G>(length(lg)?);
+    let scalars = plan.scalars.sample(bases.len(), SEED);
+    let dot: Scalar = (scalars.par_iter().zip(&logarithms)).map(|(s, l)| s * l).sum();
     let expected = G::generator() * dot;
     for device in devices {
         progress(lg, &device.info().name);
-        out.push(measure::<G>(plan, lg, device, bases, &scalars, expected)?);
+        out.push(measure(plan, lg, device, &bases, (&scalars, expected))?);
     }
     Ok(())
 }
@@ -107,14 +83,12 @@ fn measure<G: Points>(
     plan: &Plan,
     lg: u32,
     device: &Arc<dyn Device>,
-    bases: Bases<'_, G>,
-    scalars: &[Scalar],
-    expected: G,
+    bases: &[G::Affine],
+    (scalars, expected): (&[Scalar], G),
 ) -> Result<Measurement> {
-    let (group, bases, _) = bases;
     let mut session = Session::new(device, plan.timeout, plan.steps)?;
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let msm = Msm::prepare(&mut session, group, as_bytes(bases), scalars).map_err(named)?;
+    let msm = Msm::prepare(&mut session, G::GROUP, as_bytes(bases), scalars).map_err(named)?;
     let times = session.time(
         plan.iterations,
         |session| msm.run::<G>(session),
@@ -212,7 +186,7 @@ fn combine<G: Points>(bytes: &[u8], window_bits: u32) -> G {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use group::prime::PrimeCurveAffine;
+    use group::{Group as _, prime::PrimeCurveAffine};
 
     #[test]
     fn logarithms_are_the_bases() {

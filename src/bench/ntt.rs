@@ -47,8 +47,7 @@ fn measure(
     let ntt = |direction, orders| {
         Ntt::new(&layout, data, direction, false, orders, workspace.view()).map(Op::Ntt)
     };
-    let forward =
-        ntt(Direction::Forward, (Order::Natural, Order::BitReversed)).map_err(named)?;
+    let forward = ntt(Direction::Forward, (Order::Natural, Order::BitReversed)).map_err(named)?;
     let back = ntt(Direction::Inverse, (Order::BitReversed, Order::Natural)).map_err(named)?;
 
     session.upload(data.view(), as_bytes(input)).map_err(named)?;

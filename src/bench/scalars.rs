@@ -73,12 +73,10 @@ impl FromStr for Scalars {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL.into_iter().find(|scalars| scalars.name() == name).ok_or_else(|| {
-            Error::Unknown {
-                kind: "scalars",
-                name: name.into(),
-                known: Self::ALL.map(Self::name).join(", "),
-            }
+        Self::ALL.into_iter().find(|scalars| scalars.name() == name).ok_or_else(|| Error::Unknown {
+            kind: "scalars",
+            name: name.into(),
+            known: Self::ALL.map(Self::name).join(", "),
         })
     }
 }

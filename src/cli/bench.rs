@@ -17,9 +17,11 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Measure devices: medians after a warm-up, every result checked
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Sizes are base-2 logarithms; A..B includes both. With several devices the \
+#[command(
+    after_help = "Sizes are base-2 logarithms; A..B includes both. With several devices the \
     ratio is each one's time over the first one's.\n\n\
-    Example: twinlock bench msm-g1 --device cpu --lg 14..16 --scalars porep")]
+    Example: twinlock bench msm-g1 --device cpu --lg 14..16 --scalars porep"
+)]
 pub struct Args {
     /// What to measure
     #[arg(value_enum)]

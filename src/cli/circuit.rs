@@ -2,17 +2,14 @@
 
 use std::path::PathBuf;
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
-use twinlock::Result;
-use twinlock::circuits::{self, CircuitEntry, CircuitOptions, Key};
+use rand::RngCore;
+use twinlock::circuits::mix::{Mix, MixShape};
+use twinlock::groth16::assignment::Assignment;
 use twinlock::groth16::params::{ParameterFile, ParameterSource, VerifyingKey};
+use twinlock::{Error, Result};
 
 use super::document::Options;
-use super::progress::Progress;
-
-/// Test keys come from this number, known to all, so that every run makes the same ones.
-const TEST_KEY_SEED: u64 = 0x7477_696e_6c6f_636b;
+use super::invalid;
 
 #[derive(Debug, clap::Args)]
 pub struct CircuitArgs {
@@ -31,17 +28,59 @@ pub struct CircuitArgs {
 #[derive(Debug, clap::Args)]
 pub struct CircuitOptionArgs {
     /// mix: logarithm of the evaluation domain to base 2
-    #[arg(long, value_name = "N")]
-    lg: Option<u32>,
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    lg: u32,
     /// mix: what the constraints are made of, even or bits
-    #[arg(long, value_name = "P")]
-    profile: Option<String>,
+    #[arg(long, value_name = "P", default_value = "even")]
+    profile: String,
+}
+
+/// Interim.
+pub trait Entry {
+    fn synthesize(&self, rng: &mut dyn RngCore) -> Result<Assignment>;
+}
+
+impl Entry for MixShape {
+    fn synthesize(&self, rng: &mut dyn RngCore) -> Result<Assignment> {
+        Mix::random(*self, rng).assignment()
+    }
+}
+
+impl CircuitArgs {
+    pub fn name(&self) -> &str {
+        &self.circuit
+    }
+
+    pub fn options(&self) -> Options {
+        Options { lg: Some(self.options.lg), profile: Some(self.options.profile.clone()) }
+    }
+
+    pub fn find(&self) -> Result<Box<dyn Entry>> {
+        self.options.find(&self.circuit)
+    }
+
+    pub fn parameters(&self, _: &dyn Entry) -> Result<Box<dyn ParameterSource>> {
+        match &self.params {
+            Some(path) => Ok(Box::new(ParameterFile::open(path)?)),
+            None => Err(invalid("params", "none")),
+        }
+    }
+
+    pub fn verifying_key(&self, _: &dyn Entry) -> Result<VerifyingKey> {
+        match &self.params {
+            Some(path) => VerifyingKey::read_file(path),
+            None => Err(invalid("params", "none")),
+        }
+    }
 }
 
 impl CircuitOptionArgs {
     /// The circuit of that name and size.
-    pub fn find(&self, name: &str) -> Result<Box<dyn CircuitEntry>> {
-        let options = CircuitOptions { lg: self.lg, profile: self.profile.clone() };
-        circuits::find(name, &options)
+    pub fn find(&self, name: &str) -> Result<Box<dyn Entry>> {
+        if name != "mix" {
+            let known = "mix".into();
+            return Err(Error::Unknown { kind: "circuit", name: name.into(), known });
+        }
+        Ok(Box::new(MixShape::new(self.lg, self.profile.parse()?)?))
     }
 }

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
-use twinlock::{Error, Result};
+use twinlock::Error;
 
 const LOG_VARIABLE: &str = "TWINLOCK_LOG";
 

@@ -18,10 +18,12 @@ use super::seed::SeedArgs;
 
 /// Prove a circuit on a fresh random witness
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Each proof is verified before it is given out. Public inputs are printed as \
+#[command(
+    after_help = "Each proof is verified before it is given out. Public inputs are printed as \
     32 bytes each, little-endian.\n\n\
     Examples:\n  twinlock prove sapling-spend\n  \
-    twinlock prove mix --lg 16 --partitions 4 --out proofs.json")]
+    twinlock prove mix --lg 16 --partitions 4 --out proofs.json"
+)]
 pub struct Args {
     #[command(flatten)]
     circuit: CircuitArgs,
@@ -134,10 +136,7 @@ fn text(document: &Document) -> String {
     let lines = [
         ("circuit", circuit.clone()),
         ("device", document.device.clone()),
-        (
-            "constraints",
-            format!("{constraints}, with input rows {constraints_with_input_rows}"),
-        ),
+        ("constraints", format!("{constraints}, with input rows {constraints_with_input_rows}")),
         ("domain", domain.to_string()),
         (
             "times",

@@ -19,7 +19,10 @@ impl SeedArgs {
         match self.insecure_seed {
             None => Box::new(OsRng),
             Some(seed) => {
-                super::note("warning", &format!("{secrets} come from a known seed: for tests only"));
+                super::note(
+                    "warning",
+                    &format!("{secrets} come from a known seed: for tests only"),
+                );
                 Box::new(ChaCha20Rng::seed_from_u64(seed))
             }
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use twinlock::groth16::proof::Proof;
-use twinlock::groth16::verifier::{PreparedVerifyingKey, verify_proof};
+use twinlock::groth16::verifier::{PreparedVerifyingKey, prepare_verifying_key, verify_proof};
 use twinlock::{Error, Result};
 
 use super::circuit::CircuitArgs;
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         let problem = format!("its proofs are of `{file}`, and `{asked}` was asked for");
         return Err(invalid(args.proof.display().to_string(), problem));
     }
-    let key = PreparedVerifyingKey::new(&args.circuit.verifying_key(circuit.as_ref())?)?;
+    let key = prepare_verifying_key(&args.circuit.verifying_key(circuit.as_ref())?)?;
     let proofs = (file.proofs.iter().enumerate())
         .map(|(at, stated)| verdict(&key, stated, at))
         .collect::<Result<Vec<_>>>()?;

@@ -12,8 +12,10 @@ use crate::cli::progress::Progress;
 
 /// Check every point of a file: encoding, curve, subgroup
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit code: 0 good, 1 something is wrong with a point or a count, 2 error.\n\n\
-    Example: twinlock params check circuit.params")]
+#[command(
+    after_help = "Exit code: 0 good, 1 something is wrong with a point or a count, 2 error.\n\n\
+    Example: twinlock params check circuit.params"
+)]
 pub struct Args {
     /// The parameter file
     #[arg(value_name = "FILE")]

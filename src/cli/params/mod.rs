@@ -1,7 +1,7 @@
 //! `twinlock params`
 
 mod check;
-mod generate;
+
 mod inspect;
 
 use clap::Subcommand;
@@ -21,13 +21,11 @@ pub struct Args {
 enum Command {
     Inspect(inspect::Args),
     Check(check::Args),
-    Generate(generate::Args),
 }
 
 pub fn run(args: &Args) -> Result<Outcome> {
     match &args.command {
         Command::Inspect(args) => inspect::run(args),
         Command::Check(args) => check::run(args),
-        Command::Generate(args) => generate::run(args),
     }
 }
