@@ -2,6 +2,7 @@
 
 mod error;
 pub mod field;
+pub mod fixed_base;
 pub mod msm;
 pub mod ntt;
 mod prefetch;
