@@ -30,13 +30,6 @@ pub enum KernelError {
         /// Which buffer.
         what: &'static str,
     },
-    /// An element is not what it must be.
-    Element {
-        /// What is wrong with it.
-        what: &'static str,
-        /// The first such element.
-        index: usize,
-    },
 }
 
 impl std::fmt::Display for KernelError {
@@ -51,7 +44,6 @@ impl std::fmt::Display for KernelError {
             Self::Layout { what } => {
                 write!(f, "{what}: not aligned to 8 bytes or not whole elements")
             }
-            Self::Element { what, index } => write!(f, "element {index}: {what}"),
         }
     }
 }

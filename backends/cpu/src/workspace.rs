@@ -34,6 +34,10 @@ pub(crate) fn cast_mut<'a, T: Pod>(
     what: &'static str,
     bytes: &'a mut [u8],
 ) -> Result<&'a mut [T], KernelError> {
+    // An empty slice may lie anywhere.
+    if bytes.is_empty() {
+        return Ok(&mut []);
+    }
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| KernelError::Layout { what })
 }
 
@@ -42,6 +46,9 @@ pub(crate) fn cast<'a, T: Pod>(
     what: &'static str,
     bytes: &'a [u8],
 ) -> Result<&'a [T], KernelError> {
+    if bytes.is_empty() {
+        return Ok(&[]);
+    }
     bytemuck::try_cast_slice(bytes).map_err(|_| KernelError::Layout { what })
 }
 

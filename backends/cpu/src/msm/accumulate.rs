@@ -7,39 +7,40 @@ use crate::error::{KernelError, expect_len};
 use crate::field::{Affine, Coordinate};
 use crate::prefetch::prefetch;
 use crate::workspace::{carve, carved_bytes, run_units};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which base a scalar goes with.
 #[derive(Clone, Copy, Debug)]
 pub enum BaseMap<'a> {
     /// The first so many scalars have none; the others follow in order.
     Skip(usize),
-    /// One base index for each scalar; `u32::MAX` where it has none.
-    Index(&'a [u32]),
-}
-
-/// What a scalar's base is.
-enum Base {
-    At(usize),
-    Absent,
-    OutOfRange,
+    /// Base `indices[i] - first`; none where `indices[i]` is `u32::MAX` or there is no such base.
+    Index {
+        /// One index a scalar.
+        indices: &'a [u32],
+        /// The index of the first base at hand.
+        first: u32,
+    },
 }
 
 impl BaseMap<'_> {
+    /// The base's index, if there is one.
     #[inline(always)]
-    fn base(&self, scalar: usize, num_bases: usize) -> Base {
+    fn base(&self, scalar: usize, num_bases: usize) -> Option<usize> {
         let at = match self {
-            Self::Skip(skip) => match scalar.checked_sub(*skip) {
-                Some(at) => at,
-                None => return Base::Absent,
-            },
-            Self::Index(index) => match index.get(scalar) {
-                Some(&u32::MAX) => return Base::Absent,
-                Some(&at) => at as usize,
-                None => return Base::OutOfRange,
+            Self::Skip(skip) => scalar.checked_sub(*skip)?,
+            Self::Index { indices, first } => match *indices.get(scalar)? {
+                u32::MAX => return None,
+                index => index.checked_sub(*first)? as usize,
             },
         };
-        if at < num_bases { Base::At(at) } else { Base::OutOfRange }
+        (at < num_bases).then_some(at)
+    }
+
+    fn check(&self, num_scalars: usize, num_bases: usize) -> Result<(), KernelError> {
+        match self {
+            Self::Skip(skip) => expect_len("bases", num_bases, num_scalars.saturating_sub(*skip)),
+            Self::Index { indices, .. } => expect_len("base map", indices.len(), num_scalars),
+        }
     }
 }
 
@@ -86,8 +87,7 @@ const BROKEN_PLAN: KernelError = KernelError::Layout { what: "plan" };
 /// rayon's current number of threads.
 ///
 /// # Errors
-/// A scalar other than zero whose base is out of range is an error that names the lowest such
-/// scalar; the buckets are then of no use.
+/// Lengths that do not agree, a workspace too short, a plan that `digits` did not make.
 pub fn accumulate<F: Coordinate>(
     plan: &Plan<'_>,
     bases: &[Affine<F>],
@@ -97,9 +97,7 @@ pub fn accumulate<F: Coordinate>(
 ) -> Result<(), KernelError> {
     let shape = plan.shape();
     expect_len("buckets", buckets.len(), shape.num_accumulators())?;
-    if let BaseMap::Index(index) = map {
-        expect_len("base map", index.len(), shape.len())?;
-    }
+    map.check(shape.len(), bases.len())?;
     let threads = rayon::current_num_threads();
     let mut workspace = workspace;
     let mut scratch = Vec::with_capacity(threads);
@@ -140,17 +138,9 @@ pub fn accumulate<F: Coordinate>(
         }
     }
 
-    let out_of_range = AtomicUsize::new(usize::MAX);
     run_units(scratch.iter_mut(), pieces.into_iter(), |sums, piece| {
-        if let Err(scalar) = add_piece(sums, piece, bases, map) {
-            out_of_range.fetch_min(scalar, Ordering::Relaxed);
-        }
+        add_piece(sums, piece, bases, map);
     });
-    let scalar = out_of_range.into_inner();
-    if scalar != usize::MAX {
-        let what = "its scalar is not zero and its base is out of range";
-        return Err(KernelError::Element { what, index: scalar });
-    }
 
     // What the pieces could not add themselves, in the order of their buckets.
     let Some(sums) = scratch.first_mut() else { return Ok(()) };
@@ -174,45 +164,33 @@ fn bucket_of(offsets: &[u32], position: usize) -> usize {
     above.saturating_sub(1).min(offsets.len().saturating_sub(2))
 }
 
-/// Adds up one piece; fails with the lowest scalar whose base is out of range.
+/// Adds up one piece.
 fn add_piece<F: Coordinate>(
     sums: &mut RunSums<'_, F>,
     piece: Piece<'_, F>,
     bases: &[Affine<F>],
     map: BaseMap<'_>,
-) -> Result<(), usize> {
+) {
     let Piece { offsets, entries, start, first, last, inner, edges } = piece;
     let mut target = PieceSums { first, last, inner, edges };
-    let mut lowest_out_of_range = usize::MAX;
+    let base = |entry: u32| map.base((entry & !NEGATIVE) as usize, bases.len());
     let mut bucket = first;
     for (i, &entry) in entries.iter().enumerate() {
-        if let Some(ahead) = entries.get(i + PREFETCH_DISTANCE)
-            && let Base::At(at) = map.base((ahead & !NEGATIVE) as usize, bases.len())
-        {
-            prefetch(&bases[at]);
+        if let Some(ahead) = entries.get(i + PREFETCH_DISTANCE).and_then(|ahead| base(*ahead)) {
+            prefetch(&bases[ahead]);
         }
         while bucket < last && start + i >= offsets[bucket + 1] as usize {
             bucket += 1;
         }
-        let scalar = (entry & !NEGATIVE) as usize;
-        let base = match map.base(scalar, bases.len()) {
-            Base::At(at) => &bases[at],
-            Base::Absent => continue,
-            Base::OutOfRange => {
-                lowest_out_of_range = lowest_out_of_range.min(scalar);
-                continue;
-            }
-        };
-        if base.is_identity() {
+        let Some(base) = base(entry).map(|at| &bases[at]).filter(|base| !base.is_identity()) else {
             continue;
-        }
+        };
         if sums.is_full() {
             sums.flush(&mut target);
         }
         sums.push(bucket as u32, base, entry & NEGATIVE != 0);
     }
     sums.flush(&mut target);
-    if lowest_out_of_range == usize::MAX { Ok(()) } else { Err(lowest_out_of_range) }
 }
 
 /// Where a piece's sums go.
