@@ -120,7 +120,7 @@ impl Measurement {
             lg,
             device: device.info().name.clone(),
             median_ms: median_ms(times),
-            fastest_ms: fastest.as_secs_f64() * 1e3,
+            fastest_ms: milliseconds(fastest),
             ratio: 1.0,
             steps,
         }
@@ -131,8 +131,16 @@ impl Measurement {
 fn median_ms(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
     let middle = times.len() / 2;
-    let at = |i: usize| times.get(i).map_or(0.0, |time| time.as_secs_f64() * 1e3);
-    if times.len() % 2 == 1 { at(middle) } else { (at(middle.wrapping_sub(1)) + at(middle)) / 2.0 }
+    let at = |i: usize| times.get(i).copied().unwrap_or_default();
+    milliseconds(match times.len() % 2 {
+        1 => at(middle),
+        _ => (at(middle.wrapping_sub(1)) + at(middle)) / 2,
+    })
+}
+
+/// Milliseconds, to the microsecond.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// Refuses a size whose elements a host vector or an index cannot hold.

@@ -2,14 +2,26 @@
 
 use std::path::PathBuf;
 
-use rand::RngCore;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape};
 use twinlock::groth16::assignment::Assignment;
-use twinlock::groth16::params::{ParameterFile, ParameterSource, VerifyingKey};
+use twinlock::groth16::generator::{generate_parameters, generate_verifying_key};
+use twinlock::groth16::params::{ParameterFile, ParameterSource, Parameters, VerifyingKey};
 use twinlock::{Error, Result};
 
 use super::document::Options;
-use super::invalid;
+use super::note;
+use super::progress::Progress;
+
+/// Test keys come from this number, so that every run makes the same ones.
+const TEST_KEY_SEED: u64 = 0x7477_696e_6c6f_636b;
+const TEST_KEY_NOTICE: &str =
+    "mix has test parameters whose trapdoor is public: its proofs prove nothing";
+
+fn test_key_rng() -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(TEST_KEY_SEED)
+}
 
 #[derive(Debug, clap::Args)]
 pub struct CircuitArgs {
@@ -38,11 +50,27 @@ pub struct CircuitOptionArgs {
 /// Interim.
 pub trait Entry {
     fn synthesize(&self, rng: &mut dyn RngCore) -> Result<Assignment>;
+    fn parameters(
+        &self,
+        rng: &mut dyn RngCore,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Parameters>;
+    fn verifying_key(&self, rng: &mut dyn RngCore) -> Result<VerifyingKey>;
 }
 
 impl Entry for MixShape {
     fn synthesize(&self, rng: &mut dyn RngCore) -> Result<Assignment> {
         Mix::random(*self, rng).assignment()
+    }
+    fn parameters(
+        &self,
+        rng: &mut dyn RngCore,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Parameters> {
+        generate_parameters(Mix::blank(*self), rng, progress)
+    }
+    fn verifying_key(&self, rng: &mut dyn RngCore) -> Result<VerifyingKey> {
+        generate_verifying_key(Mix::blank(*self), rng)
     }
 }
 
@@ -59,18 +87,25 @@ impl CircuitArgs {
         self.options.find(&self.circuit)
     }
 
-    pub fn parameters(&self, _: &dyn Entry) -> Result<Box<dyn ParameterSource>> {
-        match &self.params {
-            Some(path) => Ok(Box::new(ParameterFile::open(path)?)),
-            None => Err(invalid("params", "none")),
+    /// The key that `prove` uses.
+    pub fn parameters(&self, entry: &dyn Entry) -> Result<Box<dyn ParameterSource>> {
+        if let Some(path) = &self.params {
+            return Ok(Box::new(ParameterFile::open(path)?));
         }
+        note("notice", TEST_KEY_NOTICE);
+        let progress = Progress::new("generating test parameters");
+        let set = |done, total| progress.set(done, total);
+        Ok(Box::new(entry.parameters(&mut test_key_rng(), &set)?))
     }
 
-    pub fn verifying_key(&self, _: &dyn Entry) -> Result<VerifyingKey> {
-        match &self.params {
-            Some(path) => VerifyingKey::read_file(path),
-            None => Err(invalid("params", "none")),
+    /// The key that belongs to [`parameters`](Self::parameters).
+    pub fn verifying_key(&self, entry: &dyn Entry) -> Result<VerifyingKey> {
+        if let Some(path) = &self.params {
+            return VerifyingKey::read_file(path);
         }
+        note("notice", TEST_KEY_NOTICE);
+        let _progress = Progress::new("generating the test verifying key");
+        entry.verifying_key(&mut test_key_rng())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `twinlock params`
 
 mod check;
+mod generate;
 
 mod inspect;
 
@@ -21,11 +22,13 @@ pub struct Args {
 enum Command {
     Inspect(inspect::Args),
     Check(check::Args),
+    Generate(generate::Args),
 }
 
 pub fn run(args: &Args) -> Result<Outcome> {
     match &args.command {
         Command::Inspect(args) => inspect::run(args),
         Command::Check(args) => check::run(args),
+        Command::Generate(args) => generate::run(args),
     }
 }
