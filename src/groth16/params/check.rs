@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// The most problems that a [`Report`] lists; all are counted.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// Points that one task checks: some 30 ms of work.
+/// Points that one task checks: tens of milliseconds of work.
 const TASK_POINTS: u64 = 1024;
 
 /// A bad point.
@@ -59,7 +59,7 @@ impl Report {
 
 /// Checks that every point of the file at `path` is well-formed, on its curve and in its
 /// subgroup, that none is the identity in the verifying key or in h, and that beta / delta is
-/// the same in G1 and G2. On all threads, some 30 us a point and thread; `progress` gets the
+/// the same in G1 and G2. On all threads; `progress` gets the
 /// points done and all points, from any thread and not always in order. With `strict`, bytes
 /// after the last section are an error.
 ///
