@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod assignment;
+mod generator;
 mod mix;
 mod odd;
 mod oracle;

@@ -7,6 +7,7 @@ pub mod decode;
 mod device;
 mod error;
 pub mod field;
+pub mod fixed_base;
 pub mod msm;
 pub mod ntt;
 mod prefetch;
