@@ -1,0 +1,3 @@
+//! placeholder
+pub struct Dual;
+pub struct DualBackend;
