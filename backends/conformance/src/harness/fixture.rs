@@ -318,14 +318,19 @@ impl Fixture {
             let blocks = if arena == 0 { self.resident.blocks() } else { self.work.blocks() };
             let guards: Vec<_> = blocks
                 .iter()
-                .flat_map(|block| block.guards.iter().map(|(start, end)| (block.region, *start, *end)))
+                .flat_map(|block| {
+                    block.guards.iter().map(|(start, end)| (block.region, *start, *end))
+                })
                 .collect();
             for (region, start, end) in guards {
                 let bytes = self.get(region.view("guard", start, end - start)?)?;
                 // A view's end is a multiple of 4, so the pattern's words line up.
-                let intact = bytes.as_chunks::<4>().0.iter().all(|word| *word == PATTERN.to_le_bytes());
+                let intact =
+                    bytes.as_chunks::<4>().0.iter().all(|word| *word == PATTERN.to_le_bytes());
                 ensure(intact, || {
-                    format!("bytes {start} to {end} of a {class} region lie in no view but were written")
+                    format!(
+                        "bytes {start} to {end} of a {class} region lie in no view but were written"
+                    )
                 })?;
             }
         }

@@ -140,8 +140,10 @@ fn named_trials(candidates: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Nam
                     named.extend(trials_on(&backend, &found.name, poison.clone(), settings));
                 }
                 Err(reason) => {
-                    let required =
-                        settings.require.iter().any(|name| *name == found.name || name == backend.name());
+                    let required = settings
+                        .require
+                        .iter()
+                        .any(|name| *name == found.name || name == backend.name());
                     missing.retain(|name| *name != found.name);
                     named.push(absent(&found.name, reason, required));
                 }

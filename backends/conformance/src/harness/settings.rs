@@ -50,8 +50,12 @@ impl Settings {
                 .ok_or_else(|| format!("TWINLOCK_MAX_LG={max_lg} is past 32"))?;
         }
         let require = lookup("TWINLOCK_REQUIRE").unwrap_or_default();
-        settings.require =
-            require.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Into::into).collect();
+        settings.require = require
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(Into::into)
+            .collect();
         Ok(settings)
     }
 
@@ -74,8 +78,7 @@ mod tests {
             "TWINLOCK_REQUIRE" => Some("cpu, wgsl,".into()),
             _ => None,
         });
-        let expected =
-            Settings { seed: 7, max_lg: 14, require: vec!["cpu".into(), "wgsl".into()] };
+        let expected = Settings { seed: 7, max_lg: 14, require: vec!["cpu".into(), "wgsl".into()] };
         assert_eq!(settings.unwrap(), expected);
         assert!(Settings::from_lookup(|_| Some("x".into())).is_err());
         assert!(Settings::from_lookup(|_| Some("33".into())).is_err());

@@ -54,7 +54,9 @@ pub trait CurveOracle: 'static {
         let degree = limbs.len() / 2;
         limbs.chunks_mut(degree.max(1)).for_each(<[_]>::reverse);
         let point = Self::from_affine_limbs(&limbs);
-        let good = flags == 0 && (!on_curve || Self::on_curve(&point));
+        // Zeros are how infinity looks in blstrs, which takes it to be on the curve.
+        let stands_on_curve = || !bool::from(point.is_identity()) && Self::on_curve(&point);
+        let good = flags == 0 && (!on_curve || stands_on_curve());
         good.then_some(point)
     }
 

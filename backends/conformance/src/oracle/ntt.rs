@@ -25,9 +25,7 @@ impl Transform {
         for direction in [Direction::Forward, Direction::Inverse] {
             for coset in [false, true] {
                 for input in orders {
-                    all.extend(
-                        orders.map(|output| Self { direction, coset, input, output }),
-                    );
+                    all.extend(orders.map(|output| Self { direction, coset, input, output }));
                 }
             }
         }

@@ -154,10 +154,8 @@ fn to_montgomery(memory: &mut Memory, op: &Convert) -> Result<(), String> {
     let integer = |bytes: &[u8; 32]| Option::<Scalar>::from(Scalar::from_bytes_le(bytes));
     let integers: Vec<_> =
         memory.bytes(op.source())?.as_chunks::<32>().0.iter().map(integer).collect();
-    let bytes: Vec<u8> = integers
-        .iter()
-        .flat_map(|value| value.as_ref().map_or([0xff; 32], fr_to_bytes))
-        .collect();
+    let bytes: Vec<u8> =
+        integers.iter().flat_map(|value| value.as_ref().map_or([0xff; 32], fr_to_bytes)).collect();
     memory.store(op.target(), &bytes)?;
     memory.lower(op.status(), integers.iter().position(Option::is_none))
 }
@@ -171,9 +169,7 @@ fn decode_points<C: CurveOracle>(memory: &mut Memory, op: &DecodePoints) -> Resu
         .collect();
     let bytes: Vec<u8> = points
         .iter()
-        .flat_map(|point| {
-            point.as_ref().map_or_else(|| vec![0xff; C::affine_bytes()], C::encode)
-        })
+        .flat_map(|point| point.as_ref().map_or_else(|| vec![0xff; C::affine_bytes()], C::encode))
         .collect();
     memory.store(op.target(), &bytes)?;
     memory.lower(op.status(), points.iter().position(Option::is_none))
@@ -203,7 +199,8 @@ fn digits(memory: &mut Memory, op: &Digits) -> Result<(), String> {
 /// The scalars of a plan.
 fn planned(memory: &Memory, op: &MsmAccumulate) -> Result<Vec<Scalar>, String> {
     let plan = memory.bytes(op.plan())?;
-    let header: Vec<_> = plan.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let header: Vec<_> =
+        plan.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let expected = [PLAN_MARK, op.len(), op.shape().window_bits.into()];
     if !header.starts_with(&expected) {
         return Err(format!("{} is no plan of {} scalars", op.plan().name(), op.len()));
