@@ -62,6 +62,14 @@ pub enum Error {
         /// Why it was refused.
         problem: String,
     },
+    /// An option or a circuit that asks for something impossible.
+    #[error("{what}: {problem}")]
+    Invalid {
+        /// The option or the thing at fault.
+        what: String,
+        /// Why it is impossible, with the numbers.
+        problem: String,
+    },
     /// A name that is not in a registry.
     #[error("no {kind} named `{name}`; there are: {known}")]
     Unknown {

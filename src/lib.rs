@@ -1,8 +1,17 @@
 //! A Groth16 prover over BLS12-381.
 
 pub mod circuits;
+pub mod config;
 pub mod error;
 pub mod groth16;
+mod mapped;
+pub mod registry;
+pub mod scheduler;
 pub mod views;
 
+pub use config::ProverOptions;
 pub use error::{Error, Result};
+pub use groth16::prover::{
+    Proved, Prover, ProvingKey, create_proof, create_proof_batch, create_random_proof,
+    create_random_proof_batch,
+};

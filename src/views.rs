@@ -2,7 +2,7 @@
 //! form, affine x and y, infinity as zeros) is how blst keeps them in memory.
 #![allow(unsafe_code)]
 
-use blstrs::{G1Affine, G2Affine, Scalar};
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("the canonical layout is little-endian");
@@ -11,7 +11,7 @@ compile_error!("the canonical layout is little-endian");
 ///
 /// # Safety
 /// The type is `repr(transparent)` over a blst struct of `u64` limbs without padding.
-pub unsafe trait Canonical: Copy + Default + Send + Sync + 'static {}
+pub unsafe trait Canonical: Copy + Send + Sync + 'static {}
 
 // SAFETY: `repr(transparent)` over `blst_fr`, which is `[u64; 4]`.
 unsafe impl Canonical for Scalar {}
@@ -19,6 +19,10 @@ unsafe impl Canonical for Scalar {}
 unsafe impl Canonical for G1Affine {}
 // SAFETY: `repr(transparent)` over `blst_p2_affine`, four `blst_fp` of `[u64; 6]`.
 unsafe impl Canonical for G2Affine {}
+// SAFETY: `repr(transparent)` over `blst_p1`, three `blst_fp` of `[u64; 6]`.
+unsafe impl Canonical for G1Projective {}
+// SAFETY: `repr(transparent)` over `blst_p2`, six `blst_fp` of `[u64; 6]`.
+unsafe impl Canonical for G2Projective {}
 
 /// The bytes of `items` in canonical layout, without a copy.
 pub fn as_bytes<T: Canonical>(items: &[T]) -> &[u8] {
@@ -44,6 +48,8 @@ mod tests {
         assert_eq!(size_of::<Scalar>(), 32);
         assert_eq!(size_of::<G1Affine>(), 96);
         assert_eq!(size_of::<G2Affine>(), 192);
+        assert_eq!(size_of::<G1Projective>(), 144);
+        assert_eq!(size_of::<G2Projective>(), 288);
         assert!(as_bytes(&[G1Affine::identity()]).iter().all(|b| *b == 0));
         assert!(as_bytes(&[G2Affine::identity()]).iter().all(|b| *b == 0));
         // R mod r, the Montgomery form of one.

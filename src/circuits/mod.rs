@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Circuits that come with the program.
+
+pub mod mix;

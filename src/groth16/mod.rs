@@ -4,4 +4,5 @@ pub mod assignment;
 pub mod generator;
 pub mod params;
 pub mod proof;
+pub mod prover;
 pub mod verifier;

@@ -1,0 +1,44 @@
+//! Settings of a prover.
+
+use std::time::Duration;
+
+/// What a [`Prover`](crate::Prover) may use and how it works. The default suits one proof at a
+/// time on the best device found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProverOptions {
+    /// `auto`, or a device's name as `twinlock devices` prints it.
+    pub device: String,
+    /// Whether each proof is verified before it is returned.
+    pub self_check: bool,
+    /// The most device memory to take, in bytes; `None` for nine tenths of what is free.
+    pub memory_bytes: Option<u64>,
+    /// Scalars of one digit plan at most; `None` for the default.
+    pub msm_chunk: Option<usize>,
+    /// A fixed MSM window width in bits; `None` for the device's choice.
+    pub window_bits: Option<u32>,
+    /// CPU threads of the CPU device; `None` for one a core.
+    pub threads: Option<usize>,
+    /// Size of a staging slot in bytes.
+    pub staging_slot_bytes: u64,
+    /// Number of staging slots.
+    pub staging_slots: usize,
+    /// How long to wait for a device before it counts as lost.
+    pub timeout: Duration,
+}
+
+impl Default for ProverOptions {
+    fn default() -> Self {
+        Self {
+            device: "auto".into(),
+            self_check: true,
+            memory_bytes: None,
+            msm_chunk: None,
+            window_bits: None,
+            threads: None,
+            staging_slot_bytes: 8 << 20,
+            staging_slots: 3,
+            timeout: Duration::from_secs(3600),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A proof's two streams on one device.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use twinlock_api::{Device, Op, Result, Stream};
+
+/// One stream for copies and decoding, one for arithmetic. Dropping it waits for both, so that
+/// what the work used may be reused.
+pub(super) struct Lane {
+    pub device: Arc<dyn Device>,
+    pub copy: Stream,
+    pub compute: Stream,
+    pub timeout: Duration,
+}
+
+impl Lane {
+    pub fn new(device: Arc<dyn Device>, timeout: Duration) -> Result<Self> {
+        let copy = device.create_stream("copy")?;
+        let compute = match device.create_stream("compute") {
+            Ok(stream) => stream,
+            Err(error) => {
+                device.destroy_stream(copy)?;
+                return Err(error);
+            }
+        };
+        Ok(Self { device, copy, compute, timeout })
+    }
+
+    /// Enqueues arithmetic.
+    pub fn run(&self, op: Op) -> Result<()> {
+        self.device.enqueue(self.compute, &op)
+    }
+
+    /// Makes later arithmetic wait for the copies so far.
+    pub fn compute_after_copy(&self) -> Result<()> {
+        self.device.wait(self.compute, &self.device.record(self.copy)?)
+    }
+
+    /// Waits on the host for all arithmetic so far.
+    pub fn finish(&self) -> Result<()> {
+        self.device.synchronize(&self.device.record(self.compute)?, self.timeout)
+    }
+
+    /// Waits until neither stream has work in flight, whether it succeeded or not.
+    pub fn settle(&self) {
+        for stream in [self.copy, self.compute] {
+            let ended = (self.device.record(stream))
+                .and_then(|event| self.device.synchronize(&event, self.timeout));
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a stream did not end cleanly");
+            }
+        }
+    }
+
+    /// Runs `enqueue` on a stream of its own and waits for it.
+    pub fn on_fresh_stream(
+        &self,
+        enqueue: impl FnOnce(&dyn Device, Stream) -> Result<()>,
+    ) -> Result<()> {
+        let stream = self.device.create_stream("wipe")?;
+        let done = enqueue(&*self.device, stream)
+            .and_then(|()| self.device.record(stream))
+            .and_then(|event| self.device.synchronize(&event, self.timeout));
+        done.and(self.device.destroy_stream(stream))
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.settle();
+        for stream in [self.copy, self.compute] {
+            if let Err(error) = self.device.destroy_stream(stream) {
+                tracing::debug!(%error, "a stream was not destroyed");
+            }
+        }
+    }
+}

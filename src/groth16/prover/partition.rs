@@ -1,0 +1,395 @@
+//! One proof on one device, stage by stage.
+
+use std::collections::BTreeMap;
+
+use blstrs::Scalar;
+use ff::{Field, PrimeField};
+use twinlock_api::layout::{INDEX_BYTES, NO_BASE};
+use twinlock_api::op::{
+    BaseOf, Digits, Direction, Fill, Gather, MsmAccumulate, MsmReduce, Ntt, Order, Vector,
+};
+use twinlock_api::{
+    Error as DeviceError, Event, FrView, IndexView, MemoryClass, Op, PointView, View,
+};
+
+use super::assemble::{MsmSums, combine_windows};
+use super::bases::{ResidentQueries, check_status, load_points};
+use super::lane::Lane;
+use super::layout::{self, MsmQuery, ProofLayout, Stage};
+use super::shape::{a_indices, b_variables};
+use crate::Error;
+use crate::groth16::assignment::Assignment;
+use crate::groth16::params::{ParameterSource, Query};
+use crate::scheduler::arena::{Arena, Lease};
+use crate::scheduler::staging::{Readback, StagingRing};
+use crate::views::as_bytes;
+
+/// A failure inside a stage, before the device's name is known to it.
+#[derive(Debug)]
+pub(super) enum StageError {
+    Device(DeviceError),
+    Other(Error),
+}
+
+impl From<DeviceError> for StageError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<Error> for StageError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl StageError {
+    /// The error as the library reports it.
+    pub fn on(self, device: &str) -> Error {
+        match self {
+            Self::Device(source) => Error::Device { device: device.into(), source },
+            Self::Other(error) => error,
+        }
+    }
+}
+
+pub(super) type StageResult<T = ()> = Result<T, StageError>;
+
+/// What a partition is proved from.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    pub assignment: &'a Assignment,
+    pub source: &'a dyn ParameterSource,
+    /// Queries on the device; the others are streamed from `source`.
+    pub resident: Option<&'a ResidentQueries>,
+}
+
+/// A partition on its way through the stages.
+pub(super) struct Partition<'a> {
+    lane: Lane,
+    inputs: Inputs<'a>,
+    layout: &'a ProofLayout,
+    arena: &'a Arena,
+    leases: BTreeMap<&'static str, Lease>,
+    /// Where each word of [`layout::STATUS`] belongs: a query and its first base.
+    statuses: Vec<(Query, usize)>,
+    /// Behind the last reader of each of [`layout::BASES`].
+    last_use: [Option<Event>; 2],
+    turn: usize,
+}
+
+impl<'a> Partition<'a> {
+    pub fn new(lane: Lane, inputs: Inputs<'a>, layout: &'a ProofLayout, arena: &'a Arena) -> Self {
+        Self {
+            lane,
+            inputs,
+            layout,
+            arena,
+            leases: BTreeMap::new(),
+            statuses: Vec::new(),
+            last_use: [None, None],
+            turn: 0,
+        }
+    }
+
+    /// Runs one stage: its buffers are leased before and released after. Stages come in the order
+    /// of [`Stage::ALL`]; the last gives the MSMs' sums.
+    pub fn run(
+        &mut self,
+        stage: Stage,
+        staging: &mut StagingRing,
+        readback: &mut Readback,
+    ) -> StageResult<Option<MsmSums>> {
+        for buffer in self.layout.buffers.iter().filter(|buffer| buffer.first == stage) {
+            let lease = self.arena.lease(buffer.name, buffer.class, buffer.size_bytes)?;
+            self.leases.insert(buffer.name, lease);
+        }
+        let sums = match stage {
+            Stage::Prestage => self.prestage(staging).map(|()| None),
+            Stage::Quotient => self.quotient().map(|()| None),
+            Stage::H | Stage::La | Stage::B => self.msms(stage, staging).map(|()| None),
+            Stage::Drain => self.drain(readback).map(Some),
+        }?;
+        for buffer in self.layout.buffers.iter().filter(|buffer| buffer.last == stage) {
+            self.release(buffer.name)?;
+        }
+        Ok(sums)
+    }
+
+    /// Zeroes what may hold secrets and makes the bytes free. The next user of work memory comes
+    /// later in the same stream; resident memory is written by the copy stream, so that has to
+    /// wait for the readers.
+    fn release(&mut self, name: &str) -> StageResult {
+        let Some(lease) = self.leases.remove(name) else { return Ok(()) };
+        match lease.view().region().class() {
+            MemoryClass::Work => self.lane.run(Op::Fill(Fill::zero(lease.view())))?,
+            MemoryClass::Resident => {
+                let device = &self.lane.device;
+                device.wait(self.lane.copy, &device.record(self.lane.compute)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self, name: &'static str) -> StageResult<View> {
+        match self.leases.get(name) {
+            Some(lease) => Ok(lease.view()),
+            None => Err(DeviceError::invalid(format!("buffer {name} is not leased")).into()),
+        }
+    }
+
+    fn fr(&self, name: &'static str) -> StageResult<FrView> {
+        Ok(FrView::new(self.view(name)?)?)
+    }
+
+    /// Uploads `bytes` to the start of `target`.
+    fn put(&self, staging: &mut StagingRing, target: View, bytes: &[u8]) -> StageResult {
+        let target = target.slice(0, bytes.len() as u64)?;
+        staging.upload(&*self.lane.device, self.lane.copy, target, 4, |offset, out| {
+            let piece = bytes.get(offset as usize..).and_then(|rest| rest.get(..out.len()));
+            out.copy_from_slice(piece.ok_or_else(|| DeviceError::invalid("upload past its end"))?);
+            Ok::<(), StageError>(())
+        })
+    }
+
+    fn prestage(&mut self, staging: &mut StagingRing) -> StageResult {
+        let assignment = self.inputs.assignment;
+        let variables = self.fr(layout::ASSIGNMENT)?;
+        let inputs = assignment.instance.len() as u64;
+        self.put(staging, variables.view(), as_bytes(&assignment.instance))?;
+        let witness = variables.slice(inputs, assignment.witness.len() as u64)?;
+        self.put(staging, witness.view(), as_bytes(&assignment.witness))?;
+        let rows =
+            [(layout::A, &assignment.a), (layout::B, &assignment.b), (layout::C, &assignment.c)];
+        for (name, evaluations) in rows {
+            let target = self.fr(name)?;
+            self.put(staging, target.view(), as_bytes(evaluations))?;
+            let used = evaluations.len() as u64;
+            let padding = target.slice(used, target.len() - used)?;
+            if !padding.is_empty() {
+                let fill = Op::Fill(Fill::zero(padding.view()));
+                self.lane.device.enqueue(self.lane.copy, &fill)?;
+            }
+        }
+        if self.leases.contains_key(layout::STATUS) {
+            // Filled on the stream that decodes.
+            let fill = Op::Fill(Fill::new(self.view(layout::STATUS)?, u32::MAX));
+            self.lane.device.enqueue(self.lane.copy, &fill)?;
+        }
+        Ok(self.lane.compute_after_copy()?)
+    }
+
+    /// h = (a * b - c) / Z on the coset 7 * omega^i, where Z = X^n - 1 is the constant 7^n - 1.
+    /// Leaves h's coefficients in a.
+    fn quotient(&mut self) -> StageResult {
+        use Order::{BitReversed, Natural};
+        let [a, b, c] = [self.fr(layout::A)?, self.fr(layout::B)?, self.fr(layout::C)?];
+        let workspace = self.view(layout::NTT_WORKSPACE)?;
+        let ntt = |data, direction, coset, orders| {
+            Ntt::new(&self.layout.ntt, data, direction, coset, orders, workspace).map(Op::Ntt)
+        };
+        for data in [a, b, c] {
+            self.lane.run(ntt(data, Direction::Inverse, false, (Natural, BitReversed))?)?;
+            self.lane.run(ntt(data, Direction::Forward, true, (BitReversed, Natural))?)?;
+        }
+        let factor = inverse_of_z(self.layout.shape.lg_domain);
+        self.lane.run(Op::Vector(Vector::mul_sub_scale(a, b, c, factor, a)?))?;
+        self.lane.run(ntt(a, Direction::Inverse, true, (Natural, Natural))?)?;
+        Ok(())
+    }
+
+    fn msms(&mut self, stage: Stage, staging: &mut StagingRing) -> StageResult {
+        let Some(group) = self.layout.groups.iter().find(|group| group.stage == stage) else {
+            return Ok(());
+        };
+        let assignment = self.inputs.assignment;
+        let mut a_map = Vec::new();
+        let scalars = match stage {
+            Stage::H => self.fr(layout::A)?,
+            Stage::B => {
+                let (target, of) = (self.fr(layout::B_SCALARS)?, self.view(layout::B_VARIABLES)?);
+                self.put(staging, of, bytemuck::cast_slice(&b_variables(assignment)))?;
+                self.lane.compute_after_copy()?;
+                let variables = self.fr(layout::ASSIGNMENT)?;
+                self.lane.run(Op::Gather(Gather::new(variables, IndexView::new(of)?, target)?))?;
+                target
+            }
+            _ => {
+                if !self.layout.shape.a_is_dense() {
+                    a_map = a_indices(assignment);
+                    self.put(staging, self.view(layout::A_INDICES)?, bytemuck::cast_slice(&a_map))?;
+                    self.lane.compute_after_copy()?;
+                }
+                self.fr(layout::ASSIGNMENT)?
+            }
+        };
+        for query in &group.queries {
+            self.lane.run(Op::Fill(Fill::zero(self.view(query.accumulator)?)))?;
+        }
+        let (plan, workspace) = (self.view(layout::PLAN)?, self.view(layout::MSM_WORKSPACE)?);
+        self.last_use = [None, None];
+        for (first, len) in group.chunks() {
+            let chunk = scalars.slice(first as u64, len as u64)?;
+            self.lane.run(Op::Digits(Digits::new(&group.digits, chunk, plan, workspace)?))?;
+            for query in &group.queries {
+                let wanted = self.bases_of(query.query, &a_map, first, len)?;
+                let bases = self.bases(query, wanted, staging)?;
+                self.lane.run(Op::MsmAccumulate(MsmAccumulate::new(
+                    &query.layout,
+                    (plan, len as u64),
+                    bases,
+                    wanted.base_of,
+                    self.view(query.accumulator)?,
+                    workspace,
+                )?))?;
+                if self.inputs.resident.is_none() {
+                    let event = self.lane.device.record(self.lane.compute)?;
+                    self.last_use[self.turn % 2] = Some(event);
+                    self.turn += 1;
+                }
+            }
+        }
+        for query in &group.queries {
+            let (buckets, windows) = (self.view(query.accumulator)?, self.view(query.windows)?);
+            let reduce = MsmReduce::new(&query.layout, buckets, windows, workspace)?;
+            self.lane.run(Op::MsmReduce(reduce))?;
+        }
+        Ok(())
+    }
+
+    /// Which bases the scalars `first..first + len` take, and how they are indexed.
+    fn bases_of(
+        &self,
+        query: Query,
+        a_map: &[u32],
+        first: usize,
+        len: usize,
+    ) -> StageResult<Wanted> {
+        let inputs = self.layout.shape.inputs;
+        match query {
+            Query::L => {
+                let leading = inputs.saturating_sub(first).min(len);
+                let start = first.max(inputs) - inputs;
+                let base_of = BaseOf::Offset { leading: leading as u64 };
+                Ok(Wanted { first: start, len: len - leading, base_of })
+            }
+            Query::A if !self.layout.shape.a_is_dense() => {
+                let map = a_map.get(first..first + len).unwrap_or_default();
+                // Indices ascend, so a chunk's bases are contiguous.
+                let mut used = map.iter().copied().filter(|index| *index != NO_BASE);
+                let (lowest, count) = match used.next() {
+                    Some(lowest) => (lowest, used.next_back().unwrap_or(lowest) - lowest + 1),
+                    None => (0, 0),
+                };
+                let indices = IndexView::new(self.view(layout::A_INDICES)?)?;
+                let indices = indices.slice(first as u64, len as u64)?;
+                let base_of = BaseOf::indexed(indices, lowest);
+                Ok(Wanted { first: lowest as usize, len: count as usize, base_of })
+            }
+            _ => Ok(Wanted { first, len, base_of: BaseOf::same() }),
+        }
+    }
+
+    /// The bases on the device: a slice of a resident query, or a chunk brought there now into the
+    /// buffer whose turn it is, while the reader of the other one may still be running.
+    fn bases(
+        &mut self,
+        query: &MsmQuery,
+        wanted: Wanted,
+        staging: &mut StagingRing,
+    ) -> StageResult<PointView> {
+        if let Some(resident) = self.inputs.resident {
+            let all = resident.query(query.query)?;
+            return Ok(all.slice(wanted.first as u64, wanted.len as u64)?);
+        }
+        let group = query.layout.group;
+        let buffer = self.view(layout::BASES[self.turn % 2])?;
+        let target = buffer.slice(0, wanted.len as u64 * group.affine_bytes())?;
+        let target = PointView::new(target, group)?;
+        if target.is_empty() {
+            return Ok(target);
+        }
+        let status = IndexView::new(self.view(layout::STATUS)?)?;
+        let status = status.slice(self.statuses.len() as u64, 1)?;
+        self.statuses.push((query.query, wanted.first));
+        if let Some(event) = self.last_use[self.turn % 2].take() {
+            self.lane.device.wait(self.lane.copy, &event)?;
+        }
+        let from = (query.query, wanted.first);
+        load_points(&self.lane, self.inputs.source, from, target, status, staging)?;
+        self.lane.compute_after_copy()?;
+        Ok(target)
+    }
+
+    /// Brings the few results to the host and combines them there.
+    fn drain(&mut self, readback: &mut Readback) -> StageResult<MsmSums> {
+        let (device, stream) = (self.lane.device.clone(), self.lane.compute);
+        if self.leases.contains_key(layout::STATUS) {
+            let words = readback.read(&*device, stream, self.view(layout::STATUS)?)?;
+            for (from, word) in self.statuses.iter().zip(words.chunks_exact(INDEX_BYTES as usize)) {
+                check_status(self.inputs.source, *from, word)?;
+            }
+        }
+        let mut sums = MsmSums::identity();
+        for query in self.layout.groups.iter().flat_map(|group| &group.queries) {
+            let bytes = readback.read(&*device, stream, self.view(query.windows)?)?;
+            let window_bits = query.layout.shape.window_bits;
+            match query.query {
+                Query::H => sums.h = combine_windows(&bytes, window_bits),
+                Query::L => sums.l = combine_windows(&bytes, window_bits),
+                Query::A => sums.a = combine_windows(&bytes, window_bits),
+                Query::BG1 => sums.b_g1 = combine_windows(&bytes, window_bits),
+                Query::BG2 => sums.b_g2 = combine_windows(&bytes, window_bits),
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Waits until everything, the wiping of the last buffers included, has run.
+    pub fn finish(self) -> StageResult {
+        Ok(self.lane.finish()?)
+    }
+}
+
+impl Drop for Partition<'_> {
+    /// After a failure or a cancel buffers are still leased and may hold secrets. The streams may
+    /// be poisoned, so a fresh one wipes them once the old work has ended.
+    fn drop(&mut self) {
+        let work = |lease: &&Lease| lease.view().region().class() == MemoryClass::Work;
+        if self.leases.values().filter(work).count() == 0 {
+            return;
+        }
+        self.lane.settle();
+        let wiped = self.lane.on_fresh_stream(|device, stream| {
+            self.leases
+                .values()
+                .filter(work)
+                .try_for_each(|lease| device.enqueue(stream, &Op::Fill(Fill::zero(lease.view()))))
+        });
+        if let Err(error) = wiped {
+            tracing::warn!(%error, "work memory of a failed proof was not wiped");
+        }
+    }
+}
+
+/// A range of a query's bases.
+#[derive(Clone, Copy)]
+struct Wanted {
+    first: usize,
+    len: usize,
+    base_of: BaseOf,
+}
+
+/// 1 / (7^n - 1) in canonical layout. 7 has no power-of-two order, so the difference is not zero.
+fn inverse_of_z(lg_domain: u32) -> [u32; 8] {
+    let mut power = Scalar::MULTIPLICATIVE_GENERATOR;
+    for _ in 0..lg_domain {
+        power = power.square();
+    }
+    let inverse = (power - Scalar::ONE).invert().unwrap_or(Scalar::ZERO);
+    let mut words = [0; 8];
+    for (word, bytes) in words.iter_mut().zip(as_bytes(&[inverse]).chunks_exact(4)) {
+        *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    words
+}

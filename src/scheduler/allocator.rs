@@ -1,0 +1,142 @@
+//! Where in a piece of device memory a buffer lies: best fit with coalescing, over numbers only.
+
+use std::collections::BTreeMap;
+
+/// Carves ranges of bytes from `[0, capacity_bytes)`.
+///
+/// Sizes are rounded up to the alignment, so every range starts and ends aligned. Best fit keeps
+/// large holes whole; among equals the lowest wins, which makes runs repeatable.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Allocator {
+    capacity_bytes: u64,
+    align_bytes: u64,
+    /// Start and length of each hole; no two touch.
+    holes: BTreeMap<u64, u64>,
+    /// Start and length of each range handed out.
+    taken: BTreeMap<u64, u64>,
+}
+
+impl Allocator {
+    /// An empty piece. A tail shorter than the alignment is never handed out.
+    pub fn new(capacity_bytes: u64, align_bytes: u64) -> Self {
+        let align_bytes = align_bytes.max(1);
+        let capacity_bytes = capacity_bytes / align_bytes * align_bytes;
+        let holes = (capacity_bytes > 0).then_some((0, capacity_bytes)).into_iter().collect();
+        Self { capacity_bytes, align_bytes, holes, taken: BTreeMap::new() }
+    }
+
+    /// What `size_bytes` takes: rounded up to the alignment, at least one unit, so that no two
+    /// ranges share a start.
+    pub fn rounded(&self, size_bytes: u64) -> Option<u64> {
+        size_bytes.max(1).checked_next_multiple_of(self.align_bytes)
+    }
+
+    /// The start of a range of `size_bytes`, or `None` when no hole is large enough.
+    pub fn allocate(&mut self, size_bytes: u64) -> Option<u64> {
+        let size = self.rounded(size_bytes)?;
+        let (&start, &len) = self
+            .holes
+            .iter()
+            .filter(|(_, len)| **len >= size)
+            .min_by_key(|(start, len)| (**len, **start))?;
+        self.holes.remove(&start);
+        if len > size {
+            self.holes.insert(start + size, len - size);
+        }
+        self.taken.insert(start, size);
+        Some(start)
+    }
+
+    /// Gives the range that starts at `start` back. `false` when there is none.
+    pub fn free(&mut self, start: u64) -> bool {
+        let Some(mut len) = self.taken.remove(&start) else { return false };
+        let mut start = start;
+        if let Some((&before, &before_len)) = self.holes.range(..start).next_back()
+            && before + before_len == start
+        {
+            self.holes.remove(&before);
+            start = before;
+            len += before_len;
+        }
+        if let Some(after_len) = self.holes.remove(&(start + len)) {
+            len += after_len;
+        }
+        self.holes.insert(start, len);
+        true
+    }
+
+    /// Size of the piece in bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// Bytes handed out, rounding included.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken.values().sum()
+    }
+
+    /// Bytes in holes.
+    pub fn free_bytes(&self) -> u64 {
+        self.capacity_bytes - self.taken_bytes()
+    }
+
+    /// The largest range that can be handed out.
+    pub fn largest_hole_bytes(&self) -> u64 {
+        self.holes.values().copied().max().unwrap_or(0)
+    }
+
+    /// Whether nothing is handed out.
+    pub fn is_idle(&self) -> bool {
+        self.taken.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn best_fit_takes_the_smallest_hole() {
+        let mut memory = Allocator::new(1000, 10);
+        let starts: Vec<_> = [100, 300, 100, 200, 300].map(|n| memory.allocate(n).unwrap()).into();
+        assert_eq!(starts, [0, 100, 400, 500, 700]);
+        assert!(memory.free(100) && memory.free(500));
+        assert_eq!(memory.allocate(150), Some(500));
+        assert_eq!(memory.allocate(301), None);
+        assert_eq!(memory.allocate(300), Some(100));
+        assert!(!memory.free(101));
+    }
+
+    proptest! {
+        /// Against a map of single units: ranges never overlap, and holes are as large as can be.
+        #[test]
+        fn agrees_with_a_map_of_units(steps in prop::collection::vec((any::<bool>(), 1u64..40), 1..200)) {
+            let mut memory = Allocator::new(128, 1);
+            let mut owner = [0usize; 128];
+            let mut live: Vec<(u64, usize)> = Vec::new();
+            for (step, (take, n)) in steps.into_iter().enumerate() {
+                if take || live.is_empty() {
+                    let longest = owner.split(|o| *o != 0).map(<[usize]>::len).max().unwrap_or(0);
+                    prop_assert_eq!(memory.largest_hole_bytes(), longest as u64);
+                    match memory.allocate(n) {
+                        Some(start) => {
+                            for unit in &mut owner[start as usize..(start + n) as usize] {
+                                prop_assert_eq!(*unit, 0);
+                                *unit = step + 1;
+                            }
+                            live.push((start, step + 1));
+                        }
+                        None => prop_assert!((longest as u64) < n),
+                    }
+                } else {
+                    let (start, id) = live.swap_remove(n as usize % live.len());
+                    prop_assert!(memory.free(start));
+                    owner.iter_mut().filter(|o| **o == id).for_each(|o| *o = 0);
+                }
+                let used = owner.iter().filter(|o| **o != 0).count() as u64;
+                prop_assert_eq!(memory.taken_bytes(), used);
+            }
+        }
+    }
+}

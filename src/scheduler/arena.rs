@@ -1,0 +1,244 @@
+//! Device memory, taken from the driver in whole pieces and carved by our own allocator.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use twinlock_api::layout::ARENA_ALIGN_BYTES;
+use twinlock_api::{Device, Error, MemoryClass, Region, Result, View};
+
+use super::allocator::Allocator;
+
+/// The memory of one device. Clones share it.
+#[derive(Clone)]
+pub struct Arena {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    device: Arc<dyn Device>,
+    /// The most bytes that may be taken from the driver.
+    budget_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pieces: Vec<Piece>,
+    by_name: BTreeMap<&'static str, u64>,
+    in_use_bytes: u64,
+    asked_bytes: u64,
+    peak_bytes: u64,
+}
+
+struct Piece {
+    region: Region,
+    space: Allocator,
+}
+
+/// What an arena holds, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArenaUsage {
+    /// Taken from the driver.
+    pub reserved_bytes: u64,
+    /// Carved, rounding included.
+    pub in_use_bytes: u64,
+    /// Lost to rounding.
+    pub padding_bytes: u64,
+    /// The most that was ever carved at once.
+    pub peak_bytes: u64,
+    /// Carved, by name.
+    pub by_name: BTreeMap<&'static str, u64>,
+}
+
+impl Arena {
+    /// An arena that takes nothing yet, and never more than `budget_bytes`.
+    pub fn new(device: Arc<dyn Device>, budget_bytes: u64) -> Self {
+        Self { shared: Arc::new(Shared { device, budget_bytes, state: Mutex::default() }) }
+    }
+
+    /// The device whose memory this is.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.shared.device
+    }
+
+    /// The most bytes that may be taken from the driver.
+    pub fn budget_bytes(&self) -> u64 {
+        self.shared.budget_bytes
+    }
+
+    /// Takes from the driver what is missing for `bytes` contiguous bytes of `class`, giving idle
+    /// pieces of that class back first. May be slow; nothing in the steady state calls it.
+    ///
+    /// # Errors
+    /// `ExceedsLimit` past the budget, or what the driver answers.
+    pub fn reserve(&self, class: MemoryClass, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        let fits = |piece: &Piece| {
+            piece.region.class() == class && piece.space.largest_hole_bytes() >= bytes
+        };
+        if state.pieces.iter().any(fits) {
+            return Ok(());
+        }
+        let idle = |piece: &Piece| piece.region.class() == class && piece.space.is_idle();
+        while let Some(at) = state.pieces.iter().position(idle) {
+            let piece = state.pieces.swap_remove(at);
+            self.shared.device.free(piece.region)?;
+        }
+        let reserved: u64 = state.pieces.iter().map(|piece| piece.region.size_bytes()).sum();
+        let size = bytes.next_multiple_of(ARENA_ALIGN_BYTES);
+        if reserved.saturating_add(size) > self.shared.budget_bytes {
+            return Err(Error::ExceedsLimit {
+                what: format!("bytes of device memory beside {reserved} in use"),
+                requested: size,
+                limit: self.shared.budget_bytes,
+            });
+        }
+        let region = self.shared.device.allocate(piece_name(class), class, size)?;
+        state.pieces.push(Piece { region, space: Allocator::new(size, ARENA_ALIGN_BYTES) });
+        Ok(())
+    }
+
+    /// Carves `bytes` bytes of `class` from what is reserved; never asks the driver.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no hole is large enough.
+    pub fn lease(&self, name: &'static str, class: MemoryClass, bytes: u64) -> Result<Lease> {
+        // A view's length is a multiple of 4; the allocator rounds further.
+        let bytes = bytes.next_multiple_of(4);
+        let mut state = self.lock();
+        let mut best: Option<(u64, usize)> = None;
+        for (at, piece) in state.pieces.iter().enumerate() {
+            let hole = piece.space.largest_hole_bytes();
+            if piece.region.class() == class
+                && hole >= bytes.max(1)
+                && best.is_none_or(|(size, _)| hole < size)
+            {
+                best = Some((hole, at));
+            }
+        }
+        let carved = best.and_then(|(_, at)| {
+            let piece = state.pieces.get_mut(at)?;
+            let start = piece.space.allocate(bytes)?;
+            Some((piece.region, start, piece.space.rounded(bytes)?))
+        });
+        let Some((region, start, rounded)) = carved else {
+            let free = (state.pieces.iter())
+                .filter(|piece| piece.region.class() == class)
+                .map(|piece| piece.space.free_bytes())
+                .sum();
+            return Err(Error::OutOfMemory {
+                what: name.into(),
+                requested_bytes: bytes,
+                free_bytes: Some(free),
+            });
+        };
+        let view = region.view(name, start, bytes)?;
+        state.asked_bytes += bytes;
+        state.in_use_bytes += rounded;
+        state.peak_bytes = state.peak_bytes.max(state.in_use_bytes);
+        *state.by_name.entry(name).or_default() += rounded;
+        Ok(Lease { arena: self.clone(), view, rounded_bytes: rounded })
+    }
+
+    /// What is held now.
+    pub fn usage(&self) -> ArenaUsage {
+        let state = self.lock();
+        ArenaUsage {
+            reserved_bytes: state.pieces.iter().map(|piece| piece.region.size_bytes()).sum(),
+            in_use_bytes: state.in_use_bytes,
+            padding_bytes: state.in_use_bytes - state.asked_bytes,
+            peak_bytes: state.peak_bytes,
+            by_name: state.by_name.clone(),
+        }
+    }
+
+    /// Gives every idle piece back to the driver.
+    ///
+    /// # Errors
+    /// What the driver answers; the pieces are forgotten all the same.
+    pub fn trim(&self) -> Result<()> {
+        let mut state = self.lock();
+        let (idle, busy) =
+            std::mem::take(&mut state.pieces).into_iter().partition(|piece| piece.space.is_idle());
+        state.pieces = busy;
+        let idle: Vec<Piece> = idle;
+        let mut outcome = Ok(());
+        for piece in idle {
+            outcome = outcome.and(self.shared.device.free(piece.region));
+        }
+        outcome
+    }
+
+    /// Nothing panics while the lock is held, and the numbers are consistent between statements.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for piece in state.pieces.drain(..) {
+            if let Err(error) = self.device.free(piece.region) {
+                tracing::warn!(%error, "device memory not given back");
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("device", &self.shared.device.info().name)
+            .field("usage", &self.usage())
+            .finish()
+    }
+}
+
+fn piece_name(class: MemoryClass) -> &'static str {
+    match class {
+        MemoryClass::Resident => "arena_resident",
+        MemoryClass::Work => "arena_work",
+    }
+}
+
+/// A carved buffer; dropping it makes the bytes free for the next lease.
+///
+/// The next user may be on another stream: whoever drops a lease has seen the work on it complete,
+/// or hands it on within the same stream.
+#[derive(Debug)]
+pub struct Lease {
+    arena: Arena,
+    view: View,
+    rounded_bytes: u64,
+}
+
+impl Lease {
+    /// The bytes.
+    pub fn view(&self) -> View {
+        self.view
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.arena.lock();
+        let region = self.view.region();
+        if let Some(piece) = state.pieces.iter_mut().find(|piece| piece.region == region) {
+            piece.space.free(self.view.offset_bytes());
+        }
+        state.in_use_bytes -= self.rounded_bytes;
+        state.asked_bytes -= self.view.len_bytes();
+        let name = self.view.name();
+        if let Some(bytes) = state.by_name.get_mut(name) {
+            *bytes -= self.rounded_bytes;
+            if *bytes == 0 {
+                state.by_name.remove(name);
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What all devices share: memory, staging, and the order of work.
+
+pub mod allocator;
+pub mod arena;
+pub mod staging;
