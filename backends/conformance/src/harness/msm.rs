@@ -6,10 +6,10 @@ use libtest_mimic::Failed;
 use twinlock_api::op::{
     BaseOf, Digits, DigitsLayout, DigitsShape, Fill, MsmAccumulate, MsmLayout, MsmReduce,
 };
-use twinlock_api::{Device, FrView, Op, PointView, Result, Stream, View};
+use twinlock_api::{Device, FrView, Group, Op, PointView, Result, Stream, View};
 
 use super::fixture::Fixture;
-use crate::oracle::{CurveOracle, combine};
+use crate::oracle::{CurveOracle, G1, combine};
 
 /// A digit plan and what it was made of.
 #[derive(Clone, Copy)]
@@ -46,6 +46,24 @@ impl Plan {
         let op = Digits::new(&self.layout, scalars, self.view, self.workspace)?;
         device.enqueue(stream, &Op::Digits(op))
     }
+}
+
+/// Enqueues an MSM by a plan that nobody made. For backends that check plans when they use them,
+/// a way to make work fail: see [`super::Candidate::with_poison`].
+///
+/// # Errors
+/// What the device answers at once.
+pub fn accumulate_garbage(fixture: &mut Fixture, stream: Stream) -> Result<()> {
+    let shape =
+        DigitsShape { max_len: 64, window_bits: fixture.device().window_bits(Group::G1, 64) };
+    let plan = Plan { len: 64, ..Plan::new(fixture, shape)? };
+    let buffers = MsmBuffers::new::<G1>(fixture, shape)?;
+    let bases = fixture.resident("bases", 64 * Group::G1.affine_bytes())?;
+    let bases = PointView::new(bases, Group::G1)?;
+    let device = fixture.device().clone();
+    device.enqueue(stream, &Op::Fill(Fill::new(plan.view, u32::MAX)))?;
+    buffers.clear(&*device, stream)?;
+    buffers.accumulate(&*device, stream, &plan, bases, BaseOf::same())
 }
 
 /// An accumulator and what summing it takes.
