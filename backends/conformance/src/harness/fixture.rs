@@ -131,6 +131,11 @@ impl Fixture {
         self.stream
     }
 
+    /// Whether the device is made of naive operations, which sees fewer copies of what matters.
+    pub fn is_naive(&self) -> bool {
+        matches!(self.device.info().backend, "reference" | "dual")
+    }
+
     /// Enqueues work that will fail on the device, if the backend offers a way.
     pub fn poison(&self) -> Option<&Poison> {
         self.poison.as_ref()

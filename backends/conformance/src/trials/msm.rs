@@ -88,19 +88,18 @@ fn identity_bases<C: CurveOracle>(f: &mut Fixture) -> Verdict {
 
 fn equal_points<C: CurveOracle>(f: &mut Fixture) -> Verdict {
     let one = known_bases::<C>(1, &mut f.rng);
-    // 8,192 copies of one point (a few more, for odd counts in every round of pairing), of which
-    // the scalars are equal, or ones, or random.
-    for len in [2usize, 3, 8192, 8195] {
+    // 8,192 copies of one point (and a few more, for odd counts in every round of pairing), of
+    // which the scalars are equal, or ones, or random.
+    let many = if f.is_naive() { 512 } else { 8192 };
+    for len in [2usize, 3, many, many + 3] {
         let bases =
             KnownBases::<C> { points: vec![one.points[0]; len], logs: vec![one.logs[0]; len] };
         let scalar = Scalar::random(&mut f.rng);
-        if len < 8192 || C::GROUP == twinlock_api::Group::G1 {
-            expect(f, "copies of a point, equal scalars", &vec![scalar; len], &bases)?;
-            let scalars = random_values(len, &mut f.rng);
-            expect(f, "copies of a point", &scalars, &bases)?;
-        }
+        expect(f, "copies of a point, equal scalars", &vec![scalar; len], &bases)?;
         expect(f, "copies of a point, ones", &vec![Scalar::ONE; len], &bases)?;
         expect(f, "copies of a point, r - 1", &vec![-Scalar::ONE; len], &bases)?;
+        let scalars = random_values(len, &mut f.rng);
+        expect(f, "copies of a point", &scalars, &bases)?;
     }
     // Two equal points with equal scalars among others.
     let mut bases = known_bases::<C>(100, &mut f.rng);
@@ -214,8 +213,7 @@ fn large<C: CurveOracle>(f: &mut Fixture, max_lg: u32) -> Verdict {
     if last < 10 {
         return Ok(Completion::ignored_with(format!("the largest size asked for is 2^{last}")));
     }
-    // The reference would take minutes; what it adds there is nothing.
-    let last = if f.device().info().backend == "reference" { 11.min(last) } else { last };
+    let last = if f.is_naive() { last.min(11) } else { last };
     for lg in (10..=last).rev().step_by(3) {
         let len = (1usize << lg) + 1;
         let (needed, free) = (msm_bytes::<C>(f, len as u64)?, f.device().memory()?.free_bytes);
@@ -252,7 +250,7 @@ fn msm_bytes<C: CurveOracle>(f: &Fixture, len: u64) -> twinlock_api::Result<u64>
 fn past_bytes(f: &mut Fixture, lg_bytes: u32) -> Verdict {
     const TILE: u64 = 1 << 16;
     let len = (1u64 << lg_bytes) / 96 + 5;
-    if f.max_lg < 25 || f.device().info().backend == "reference" {
+    if f.max_lg < 25 || f.is_naive() {
         return Ok(Completion::ignored_with("only with TWINLOCK_MAX_LG=25 or more"));
     }
     let max_region = f.device().info().max_region_bytes;

@@ -152,8 +152,11 @@ fn half_of_a_window<C: CurveOracle>(f: &mut Fixture) -> Verdict {
             scalars.extend([scalar, -scalar, digits(digit, count / 2 + 1), digits(digit, 1)]);
         }
         expect_width(f, "digits at half", window_bits, &scalars, &bases)?;
-        for scalar in scalars {
-            expect_width(f, &format!("{scalar:?}"), window_bits, &[scalar], &bases)?;
+        // Alone as well, where summing empty buckets is cheap.
+        for scalar in
+            scalars.iter().filter(|_| window_bits <= 8).step_by(if f.is_naive() { 4 } else { 1 })
+        {
+            expect_width(f, &format!("{scalar:?}"), window_bits, &[*scalar], &bases)?;
         }
     }
     passed()
