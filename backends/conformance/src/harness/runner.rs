@@ -131,27 +131,22 @@ fn named_trials(candidates: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Nam
     let mut missing = settings.require.clone();
     for Candidate { backend, poison } in candidates {
         let backend: Arc<dyn Backend> = Arc::from(backend);
-        let mut usable = false;
-        for found in backend.discover() {
-            match found.usable {
-                Ok(_) => {
-                    usable = true;
-                    missing.retain(|name| *name != found.name);
-                    named.extend(trials_on(&backend, &found.name, poison.clone(), settings));
-                }
+        let found = backend.discover();
+        // A backend is there if one of its devices is; one that found none says why itself.
+        let usable = found.iter().any(|device| device.usable.is_ok());
+        let asked = |name: &str| settings.require.iter().any(|required| required == name);
+        let required = asked(backend.name()) && !usable;
+        if !found.is_empty() {
+            missing.retain(|name| name != backend.name());
+        }
+        for device in found {
+            missing.retain(|name| *name != device.name);
+            match device.usable {
+                Ok(_) => named.extend(trials_on(&backend, &device.name, poison.clone(), settings)),
                 Err(reason) => {
-                    let required = settings
-                        .require
-                        .iter()
-                        .any(|name| *name == found.name || name == backend.name());
-                    missing.retain(|name| *name != found.name);
-                    named.push(absent(&found.name, reason, required));
+                    named.push(absent(&device.name, reason, required || asked(&device.name)));
                 }
             }
-        }
-        // A required backend is there if one of its devices is, and reported above if not.
-        if usable || named.iter().any(|trial| trial.name().starts_with(backend.name())) {
-            missing.retain(|name| name != backend.name());
         }
     }
     named.extend(missing.into_iter().map(|name| {
@@ -191,4 +186,64 @@ fn absent(name: &str, reason: String, required: bool) -> Named {
         }
         Ok(Completion::ignored_with(reason))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use twinlock_api::{Discovered, Error};
+
+    /// A backend of one usable device, or of none.
+    struct Fake {
+        usable: bool,
+    }
+
+    impl Backend for Fake {
+        fn name(&self) -> &'static str {
+            "fake"
+        }
+
+        fn discover(&self) -> Vec<Discovered> {
+            let mut found = crate::ReferenceBackend::default().discover();
+            for (index, device) in found.iter_mut().enumerate() {
+                device.name = format!("fake:{index}");
+                if !self.usable {
+                    device.usable = Err("no driver".into());
+                }
+            }
+            found.push(Discovered { name: "fake:9".into(), usable: Err("too old".into()) });
+            found
+        }
+
+        fn open(&self, _name: &str, _options: &OpenOptions) -> Result<Arc<dyn Device>> {
+            Err(Error::Unsupported("a fake".into()))
+        }
+    }
+
+    /// How many of the trials named `... available` are ignored and failed.
+    fn absences(usable: bool, require: &[&str]) -> (u64, u64) {
+        let require = require.iter().map(|name| name.to_string()).collect();
+        let settings = Settings { require, ..Settings::default() };
+        let candidates = vec![Candidate::new(Box::new(Fake { usable }))];
+        let named = named_trials(candidates, &Arc::new(settings));
+        let args = Arguments {
+            filter: Some("available".into()),
+            logfile: Some("/dev/null".into()),
+            test_threads: Some(1),
+            ..Arguments::default()
+        };
+        let conclusion = libtest_mimic::run(&args, named);
+        assert_eq!(conclusion.num_passed, 0);
+        (conclusion.num_ignored, conclusion.num_failed)
+    }
+
+    #[test]
+    fn absent_devices_are_ignored_unless_required() {
+        assert_eq!(absences(false, &[]), (2, 0));
+        assert_eq!(absences(false, &["fake"]), (0, 2));
+        assert_eq!(absences(false, &["fake:0"]), (1, 1));
+        assert_eq!(absences(true, &["fake"]), (1, 0));
+        assert_eq!(absences(true, &["fake", "fake:9"]), (0, 1));
+        assert_eq!(absences(true, &["fake", "unheard-of"]), (1, 1));
+    }
 }
