@@ -1,7 +1,7 @@
 //! Medians of the kernels, and of blst's Pippenger and blstrs in the same run.
 //!
-//! `cargo bench -p twinlock-cpu --bench kernels -- [msm|ntt|vector|field] [--lg A..B]`
-#![allow(clippy::print_stdout, unsafe_code, missing_docs)]
+//! `cargo bench -p twinlock-cpu --bench kernels -- [field] [msm] [ntt] [elements] [--sweep] [--lg A..B]`
+#![allow(clippy::print_stdout, missing_docs)]
 
 use blst::MultiPoint;
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
@@ -10,8 +10,11 @@ use group::{Curve, Group};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::hint::black_box;
 use std::time::Instant;
+use twinlock_cpu::decode::decode_points;
 use twinlock_cpu::field::{Affine, Coordinate, Fp, Fp2, Fr, Jacobian};
 use twinlock_cpu::msm::{self, BaseMap, Plan, Shape};
+use twinlock_cpu::ntt::{self, Direction, Order, Transform};
+use twinlock_cpu::vector::{self, Input};
 
 /// Processor time of all threads so far, in milliseconds, where the system tells it: on a machine
 /// that others use it says more than the clock.
@@ -214,26 +217,72 @@ fn bench_msms(lgs: std::ops::RangeInclusive<u32>, sweep: bool) {
         let n = 1 << lg;
         let runs = if lg <= 16 { 5 } else { 1 };
         let points: Vec<blst::blst_p1_affine> = g1_points(n).iter().map(|p| *p.as_ref()).collect();
-        // SAFETY: both are twelve u64 limbs.
-        let bases: &[Affine<Fp>] = unsafe { std::slice::from_raw_parts(points.as_ptr().cast(), n) };
+        let bases: Vec<_> = points.iter().map(|p| Affine { x: Fp(p.x.l), y: Fp(p.y.l) }).collect();
         let blst = |bytes: &[u8]| {
-            let mut result = blst::blst_p1::default();
-            let ms = median_ms(runs, || result = points.as_slice().mult(bytes, 255));
-            // SAFETY: both are eighteen u64 limbs.
-            (ms, unsafe { std::mem::transmute::<_, Jacobian<Fp>>(result) }.to_affine())
+            let mut r = blst::blst_p1::default();
+            let ms = median_ms(runs, || r = points.as_slice().mult(bytes, 255));
+            (ms, Jacobian { x: Fp(r.x.l), y: Fp(r.y.l), z: Fp(r.z.l) }.to_affine())
         };
-        bench_msm("g1", lg, bases, blst, sweep);
+        bench_msm("g1", lg, &bases, blst, sweep);
         let points: Vec<blst::blst_p2_affine> = g2_points(n).iter().map(|p| *p.as_ref()).collect();
-        // SAFETY: both are 24 u64 limbs.
-        let bases: &[Affine<Fp2>] =
-            unsafe { std::slice::from_raw_parts(points.as_ptr().cast(), n) };
+        let fp2 = |x: &blst::blst_fp2| Fp2 { c0: Fp(x.fp[0].l), c1: Fp(x.fp[1].l) };
+        let bases: Vec<_> = points.iter().map(|p| Affine { x: fp2(&p.x), y: fp2(&p.y) }).collect();
         let blst = |bytes: &[u8]| {
-            let mut result = blst::blst_p2::default();
-            let ms = median_ms(runs, || result = points.as_slice().mult(bytes, 255));
-            // SAFETY: both are 36 u64 limbs.
-            (ms, unsafe { std::mem::transmute::<_, Jacobian<Fp2>>(result) }.to_affine())
+            let mut r = blst::blst_p2::default();
+            let ms = median_ms(runs, || r = points.as_slice().mult(bytes, 255));
+            (ms, Jacobian { x: fp2(&r.x), y: fp2(&r.y), z: fp2(&r.z) }.to_affine())
         };
-        bench_msm("g2", lg, bases, blst, sweep);
+        bench_msm("g2", lg, &bases, blst, sweep);
+    }
+}
+
+fn bench_ntt(lgs: std::ops::RangeInclusive<u32>) {
+    let orders = [Order::Natural, Order::BitReversed];
+    for lg in lgs {
+        let mut values: Vec<_> = (0..1 << lg).map(Fr::from_u64).collect();
+        let bytes = ntt::workspace_bytes(lg, rayon::current_num_threads()).expect("lg");
+        let mut workspace = vec![0u64; bytes / 8];
+        for (direction, coset) in [
+            (Direction::Forward, false),
+            (Direction::Forward, true),
+            (Direction::Inverse, false),
+            (Direction::Inverse, true),
+        ] {
+            for (input, output) in orders.iter().flat_map(|i| orders.iter().map(move |o| (*i, *o)))
+            {
+                let transform = Transform { direction, coset, input, output };
+                let (ms, cpu) = median_ms(if lg < 20 { 9 } else { 3 }, || {
+                    let workspace = bytemuck::cast_slice_mut(&mut workspace);
+                    ntt::ntt(transform, lg, &mut values, workspace).expect("ntt");
+                });
+                println!(
+                    "ntt 2^{lg} {direction:?} coset {coset:5} {input:?} to {output:?}: \
+                     {ms:8.2} ms, cpu {cpu:8.2}"
+                );
+            }
+        }
+    }
+}
+
+fn bench_elements(lgs: std::ops::RangeInclusive<u32>) {
+    for lg in lgs {
+        let n = 1usize << lg;
+        let (a, b, c) = (vec![Fr::ONE; n], vec![Fr::ONE; n], vec![Fr::ONE; n]);
+        let mut target = vec![Fr::ZERO; n];
+        let (ms, _) = median_ms(5, || {
+            let [a, b, c] = [&a, &b, &c].map(|x| Input::Slice(x.as_slice()));
+            vector::mul_sub_scale(&mut target, a, b, c, &Fr::ONE).expect("lengths");
+        });
+        println!("vector mul_sub_scale 2^{lg}: {ms:.2} ms");
+        let encoded: Vec<u8> = g1_points(n).iter().flat_map(|p| p.to_uncompressed()).collect();
+        let mut target = vec![0u64; encoded.len() / 8];
+        for on_curve in [false, true] {
+            let (ms, _) = median_ms(5, || {
+                let target = bytemuck::cast_slice_mut(&mut target);
+                decode_points::<Fp>(target, Some(&encoded), on_curve).expect("lengths");
+            });
+            println!("decode g1 2^{lg}, on_curve {on_curve}: {ms:.2} ms");
+        }
     }
 }
 
@@ -281,5 +330,11 @@ fn main() {
     }
     if wants("msm") {
         bench_msms(lgs.clone().unwrap_or(12..=16), args.iter().any(|a| a == "--sweep"));
+    }
+    if wants("ntt") {
+        bench_ntt(lgs.clone().unwrap_or(16..=20));
+    }
+    if wants("elements") {
+        bench_elements(lgs.unwrap_or(16..=16));
     }
 }
