@@ -6,6 +6,9 @@ mod generator;
 mod mix;
 mod odd;
 mod oracle;
+mod registry;
+#[cfg(feature = "sapling")]
+mod sapling;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
