@@ -67,7 +67,9 @@ pub fn verify_proof(
     let (ab, rest) = rayon::join(
         || Bls12::multi_miller_loop(&[(&proof.a, &proof.b.into())]),
         || {
-            let inputs = combine(&pvk.ic, &[&[Scalar::ONE], public_inputs].concat()).to_affine();
+            let inputs =
+                G1Projective::multi_exp(&pvk.ic, &[&[Scalar::ONE], public_inputs].concat())
+                    .to_affine();
             Bls12::multi_miller_loop(&[(&inputs, &pvk.neg_gamma_g2), (&proof.c, &pvk.neg_delta_g2)])
         },
     );
@@ -114,9 +116,9 @@ pub fn verify_proofs_batch<I: AsRef<[Scalar]>>(
         }
     }
     input_scalars.insert(0, sum);
-    let inputs = combine(&pvk.ic, &input_scalars).to_affine();
+    let inputs = G1Projective::multi_exp(&pvk.ic, &input_scalars).to_affine();
     let c: Vec<G1Projective> = proofs.iter().map(|proof| proof.c.into()).collect();
-    let c = combine(&c, &coefficients).to_affine();
+    let c = G1Projective::multi_exp(&c, &coefficients).to_affine();
 
     let ab = proofs
         .par_iter()
@@ -146,15 +148,4 @@ fn random_coefficients(count: usize) -> Result<Vec<Scalar>> {
         }
     }
     Ok(coefficients)
-}
-
-/// The sum of `scalars[i] * points[i]`. No point may be the identity, which blst's conversion to
-/// affine form does not survive.
-fn combine(points: &[G1Projective], scalars: &[Scalar]) -> G1Projective {
-    // Up to 31 points blst stays on the calling thread; above, it would start threads of its own.
-    points
-        .par_chunks(31)
-        .zip(scalars.par_chunks(31))
-        .map(|(points, scalars)| G1Projective::multi_exp(points, scalars))
-        .sum()
 }

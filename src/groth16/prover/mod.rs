@@ -26,7 +26,7 @@ use self::shape::ProofShape;
 use super::assignment::{Assignment, synthesize, synthesize_batch};
 use super::params::{CircuitShape, ParameterSource, check_shape};
 use super::proof::Proof;
-use super::verifier::{PreparedVerifyingKey, verify_proof};
+use super::verifier::{PreparedVerifyingKey, prepare_verifying_key, verify_proof};
 use crate::config::ProverOptions;
 use crate::registry;
 use crate::scheduler::arena::Arena;
@@ -146,7 +146,7 @@ impl Prover {
     /// # Errors
     /// `Key` when the verifying key must not be used.
     pub fn key<'a>(&self, source: &'a dyn ParameterSource) -> Result<ProvingKey<'a>> {
-        let verifying_key = PreparedVerifyingKey::new(source.verifying_key())?;
+        let verifying_key = prepare_verifying_key(source.verifying_key())?;
         Ok(ProvingKey { source, verifying_key, resident: None })
     }
 

@@ -1,0 +1,71 @@
+//! `twinlock params generate`
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+use twinlock::Result;
+use twinlock::groth16::params::{Inspection, inspect};
+
+use super::inspect as table_of;
+use crate::cli::circuit::CircuitOptionArgs;
+use crate::cli::output::{print, print_json, write_file};
+use crate::cli::progress::Progress;
+use crate::cli::prove::milliseconds;
+use crate::cli::seed::SeedArgs;
+use crate::cli::{Outcome, note};
+
+/// Generate test parameters of a circuit. Whoever runs this could forge proofs
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: twinlock params generate mix --lg 16 --out mix16.params")]
+pub struct Args {
+    /// mix
+    #[arg(value_name = "CIRCUIT")]
+    circuit: String,
+    #[command(flatten)]
+    options: CircuitOptionArgs,
+    /// Where to write the parameters
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Where to write the verifying key by itself too
+    #[arg(long, value_name = "FILE")]
+    vk_out: Option<PathBuf>,
+    #[command(flatten)]
+    seed: SeedArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Generated {
+    circuit: String,
+    generate_ms: f64,
+    #[serde(flatten)]
+    inspection: Inspection,
+}
+
+pub fn run(args: &Args) -> Result<Outcome> {
+    let circuit = args.options.find(&args.circuit)?;
+    note("notice", "these parameters are for tests: their maker could forge proofs");
+    let mut rng = args.seed.rng("the trapdoor");
+    let progress = Progress::new(format!("generating parameters of {}", args.circuit));
+    let start = Instant::now();
+    let parameters = circuit.parameters(&mut *rng, &|done, total| progress.set(done, total))?;
+    let generate_ms = milliseconds(start.elapsed());
+    progress.say("writing");
+    parameters.write_file(&args.out)?;
+    if let Some(path) = &args.vk_out {
+        write_file(path, |file| parameters.vk.write(file))?;
+    }
+    drop(progress);
+    let inspection = inspect(&args.out)?;
+    let generated = Generated { circuit: args.circuit.clone(), generate_ms, inspection };
+    if args.json {
+        print_json(&generated)?;
+    } else {
+        let table = table_of::text(&generated.inspection);
+        print(&format!("{table}generated in {generate_ms:.1} ms: {}\n", args.out.display()))?;
+    }
+    Ok(Outcome::Good)
+}
