@@ -16,6 +16,6 @@ use rand::rngs::StdRng;
 /// A generator with a fresh seed, which is printed for a failed test.
 fn fresh_rng() -> StdRng {
     let seed: u64 = rand::random();
-    println!("seed: {seed}");
+    eprintln!("seed: {seed}");
     StdRng::seed_from_u64(seed)
 }
