@@ -5,5 +5,5 @@ pub mod generator;
 pub mod params;
 pub mod proof;
 pub mod prover;
-mod r1cs;
+pub(crate) mod r1cs;
 pub mod verifier;

@@ -98,7 +98,7 @@ fn keys_of_odd_circuits_equal_bellpersons() {
 fn the_same_generator_gives_bellpersons_random_key() {
     let shape = MixShape::new(8, Profile::Bits).unwrap();
     let seed: u64 = rand::random();
-    println!("seed: {seed}");
+    eprintln!("seed: {seed}");
     let ours =
         generate_parameters(Mix::blank(shape), &mut StdRng::seed_from_u64(seed), &silent).unwrap();
     let theirs = bellperson::generate_random_parameters::<Bls12, _, _>(
@@ -150,7 +150,8 @@ fn stray_variables_are_an_error_that_names_them() {
 fn degenerate_trapdoors_are_refused() {
     let circuit = Squares { rows: 3, wrong: None };
     let fresh = || ToxicWaste::random(&mut fresh_rng());
-    let zeros: [(&str, fn(&mut ToxicWaste)); 5] = [
+    type Change = (&'static str, fn(&mut ToxicWaste));
+    let zeros: [Change; 5] = [
         ("alpha", |waste| waste.alpha = Scalar::from(0)),
         ("beta", |waste| waste.beta = Scalar::from(0)),
         ("gamma", |waste| waste.gamma = Scalar::from(0)),

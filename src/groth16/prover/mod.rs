@@ -21,7 +21,7 @@ use self::assemble::{Blinding, assemble};
 use self::bases::ResidentQueries;
 use self::lane::Lane;
 use self::layout::{LayoutOptions, ProofLayout, Stage};
-use self::partition::{Inputs, Partition, StageError};
+use self::partition::{Inputs, Memory, Partition, StageError};
 use self::shape::ProofShape;
 use super::assignment::{Assignment, synthesize, synthesize_batch};
 use super::params::{CircuitShape, ParameterSource, check_shape};
@@ -338,7 +338,8 @@ impl DeviceSlot {
             arena.reserve(class, layout.peak_bytes(class))?;
         }
         let lane = Lane::new(self.device.clone(), options.timeout)?;
-        let mut partition = Partition::new(lane, inputs, &layout, arena);
+        let memory = Memory::lease(arena, &layout)?;
+        let mut partition = Partition::new(lane, inputs, &layout, memory);
         let mut sums = Err(DeviceError::invalid("no stage gave sums").into());
         for stage in Stage::ALL {
             if let Some(found) = partition.run(stage, staging, readback)? {

@@ -156,14 +156,31 @@ impl Drop for Claim {
     }
 }
 
-/// Bytes of memory that the system has free and in all, if it tells.
+/// Bytes of memory that the system has free and in all, if it tells: the lesser of what the machine
+/// and a container's control group allow.
 pub(super) fn system_memory_bytes() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let field = |name: &str| -> Option<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     };
-    Some((field("MemAvailable:")?, field("MemTotal:")?))
+    let (free, total) = (field("MemAvailable:")?, field("MemTotal:")?);
+    Some(match group_memory_bytes() {
+        Some((group_free, group_total)) => (free.min(group_free), total.min(group_total)),
+        None => (free, total),
+    })
+}
+
+/// The same of the control group (version 2) that the process sees, if it has a limit.
+fn group_memory_bytes() -> Option<(u64, u64)> {
+    let read = |name: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
+    let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
+    let (limit, current) = (number("memory.max")?, number("memory.current")?);
+    // Cached files count as used, but give way.
+    let stat = read("memory.stat")?;
+    let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "))?;
+    let used = current.saturating_sub(cached.trim().parse().ok()?);
+    Some((limit.saturating_sub(used), limit))
 }
 
 #[cfg(test)]
