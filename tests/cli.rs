@@ -132,6 +132,8 @@ fn unknown_names_are_told_what_exists() {
     shell.error("prove mix --lg 6 --device tpu", &["device", "`tpu`", "auto", "cpu"]);
     shell.error("prove mix --lg 6 --profile odd", &["profile", "`odd`", "even", "bits"]);
     shell.error("prove mix --lg 3", &["3", "from 4 to 32"]);
+    shell.error("verify sapling-spend --lg 6 --proof x", &["lg", "sapling-spend"]);
+    shell.error("params generate sapling-output --out x", &["sapling-output", "production"]);
     shell.error("bench ntt --device cpu,tpu --lg 4", &["device", "`tpu`", "cpu"]);
     shell.error("params generate none --out x", &["circuit", "`none`", "mix"]);
 }
@@ -273,8 +275,8 @@ fn malformed_proof_files_are_errors_that_name_the_place() {
         &|d| d["proofs"][0]["public_inputs"] = Value::Array(Vec::new()),
         &["public inputs of proof 0", "expected 1, found 0"],
     );
-    broken(&|d| d["circuit"] = "other".into(), &["p.json", "other", "mix --lg 6"]);
-    broken(&|d| d["options"]["lg"] = 7.into(), &["--lg 7", "--lg 6"]);
+    broken(&|d| d["label"] = "other".into(), &["p.json", "`other`", "`mix --lg 6"]);
+    broken(&|d| d["label"] = Value::Null, &["p.json", "line 1"]);
     for garbage in
         [&b"\xff\xfe garbage"[..], b"", b"[]", b"{\"circuit\": \"mix\"}", &good[..good.len() / 2]]
     {
