@@ -45,8 +45,7 @@ impl Progress {
     /// Says how far it is; from any thread.
     pub fn set(&self, done: u64, total: u64) {
         if self.bar.length() != Some(total) {
-            self.bar
-                .set_style(style("{spinner} {msg} [{bar:30}] {percent}% {elapsed}, {eta} left"));
+            self.bar.set_style(style("{spinner} {msg} [{wide_bar}] {percent}%, {eta} left"));
             self.bar.set_length(total);
         }
         // Reports of several threads may arrive out of order.
