@@ -15,8 +15,9 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// What `prove` prints.
 #[derive(Debug, Serialize)]
 pub struct Document {
-    pub circuit: String,
-    pub options: Options,
+    pub circuit: &'static str,
+    /// With the options that make a difference to the key.
+    pub label: String,
     pub device: String,
     /// The circuit's own, without the rows for inputs.
     pub constraints: usize,
@@ -25,15 +26,6 @@ pub struct Document {
     pub domain: usize,
     pub times_ms: Times,
     pub proofs: Vec<ProofEntry>,
-}
-
-/// What names a circuit beside its name; null where it has no such option.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
-    #[serde(default)]
-    pub lg: Option<u32>,
-    #[serde(default)]
-    pub profile: Option<String>,
 }
 
 /// Milliseconds, summed over the proofs.
@@ -61,9 +53,7 @@ pub struct ProofEntry {
 /// What `verify` takes of a document.
 #[derive(Debug, Deserialize)]
 pub struct ProofFile {
-    pub circuit: String,
-    #[serde(default)]
-    pub options: Options,
+    pub label: String,
     pub proofs: Vec<StatedProof>,
 }
 

@@ -10,7 +10,7 @@ use twinlock::registry::{self, AUTO};
 use twinlock::{Prover, ProverOptions, Result};
 
 use super::Outcome;
-use super::circuit::CircuitArgs;
+use super::circuit::KeyedCircuitArgs;
 use super::document::{Document, ProofEntry, Times, scalar_hex};
 use super::output::{print, table, to_json, write_file};
 use super::progress::Progress;
@@ -26,7 +26,7 @@ use super::seed::SeedArgs;
 )]
 pub struct Args {
     #[command(flatten)]
-    circuit: CircuitArgs,
+    circuit: KeyedCircuitArgs,
     /// Proofs to make, each of an instance of its own
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -58,8 +58,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
         _ => prover.load(source.as_ref())?,
     };
     let mut document = Document {
-        circuit: args.circuit.name().to_owned(),
-        options: args.circuit.options(),
+        circuit: circuit.info().name,
+        label: circuit.label(),
         device: String::new(),
         constraints: 0,
         constraints_with_input_rows: 0,
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     };
 
     let mut rng = args.seed.rng("the witness and the blinding factors");
-    let progress = Progress::new(format!("proving {}", args.circuit.name()));
+    let progress = Progress::new(format!("proving {}", circuit.label()));
     // One at a time: an assignment is the largest thing on the host.
     for done in 0..args.partitions {
         if args.partitions > 1 {
@@ -131,10 +131,10 @@ pub fn milliseconds(time: Duration) -> f64 {
 }
 
 fn text(document: &Document) -> String {
-    let Document { circuit, constraints, constraints_with_input_rows, domain, .. } = document;
+    let Document { label, constraints, constraints_with_input_rows, domain, .. } = document;
     let Times { load, synthesis, prove, verify } = document.times_ms;
     let lines = [
-        ("circuit", circuit.clone()),
+        ("circuit", label.clone()),
         ("device", document.device.clone()),
         ("constraints", format!("{constraints}, with input rows {constraints_with_input_rows}")),
         ("domain", domain.to_string()),

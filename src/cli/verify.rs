@@ -7,7 +7,7 @@ use twinlock::groth16::proof::Proof;
 use twinlock::groth16::verifier::{PreparedVerifyingKey, prepare_verifying_key, verify_proof};
 use twinlock::{Error, Result};
 
-use super::circuit::CircuitArgs;
+use super::circuit::KeyedCircuitArgs;
 use super::document::{ProofFile, StatedProof};
 use super::output::{print, print_json};
 use super::{Outcome, invalid};
@@ -18,7 +18,7 @@ use super::{Outcome, invalid};
     Example: twinlock verify sapling-spend --proof spend.json")]
 pub struct Args {
     #[command(flatten)]
-    circuit: CircuitArgs,
+    circuit: KeyedCircuitArgs,
     /// The file
     #[arg(long, value_name = "FILE")]
     proof: PathBuf,
@@ -29,7 +29,8 @@ pub struct Args {
 
 #[derive(Debug, Serialize)]
 struct Verdict {
-    circuit: String,
+    circuit: &'static str,
+    label: String,
     valid: bool,
     proofs: Vec<ProofVerdict>,
 }
@@ -43,18 +44,11 @@ struct ProofVerdict {
 }
 
 pub fn run(args: &Args) -> Result<Outcome> {
-    let file = ProofFile::read(&args.proof)?;
     let circuit = args.circuit.find()?;
-    let options = args.circuit.options();
-    let asked = (args.circuit.name(), &options);
-    if asked != (&file.circuit, &file.options) {
-        let text = |(name, options): (&str, &super::document::Options)| {
-            let lg = options.lg.map(|lg| format!(" --lg {lg}"));
-            let profile = options.profile.as_ref().map(|profile| format!(" --profile {profile}"));
-            format!("{name}{}{}", lg.unwrap_or_default(), profile.unwrap_or_default())
-        };
-        let (file, asked) = (text((&file.circuit, &file.options)), text(asked));
-        let problem = format!("its proofs are of `{file}`, and `{asked}` was asked for");
+    let file = ProofFile::read(&args.proof)?;
+    let label = circuit.label();
+    if label != file.label {
+        let problem = format!("its proofs are of `{}`, and `{label}` was asked for", file.label);
         return Err(invalid(args.proof.display().to_string(), problem));
     }
     let key = prepare_verifying_key(&args.circuit.verifying_key(circuit.as_ref())?)?;
@@ -62,7 +56,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         .map(|(at, stated)| verdict(&key, stated, at))
         .collect::<Result<Vec<_>>>()?;
     let valid = proofs.iter().all(|proof| proof.valid);
-    let verdict = Verdict { circuit: file.circuit, valid, proofs };
+    let verdict = Verdict { circuit: circuit.info().name, label, valid, proofs };
     if args.json {
         print_json(&verdict)?;
     } else {

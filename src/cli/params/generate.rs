@@ -5,25 +5,23 @@ use std::time::Instant;
 
 use serde::Serialize;
 use twinlock::Result;
+use twinlock::circuits::KeySource;
 use twinlock::groth16::params::{Inspection, inspect};
 
 use super::inspect as table_of;
-use crate::cli::circuit::CircuitOptionArgs;
+use crate::cli::circuit::CircuitArgs;
 use crate::cli::output::{print, print_json, write_file};
 use crate::cli::progress::Progress;
 use crate::cli::prove::milliseconds;
 use crate::cli::seed::SeedArgs;
-use crate::cli::{Outcome, note};
+use crate::cli::{Outcome, invalid, note};
 
 /// Generate test parameters of a circuit. Whoever runs this could forge proofs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: twinlock params generate mix --lg 16 --out mix16.params")]
 pub struct Args {
-    /// mix
-    #[arg(value_name = "CIRCUIT")]
-    circuit: String,
     #[command(flatten)]
-    options: CircuitOptionArgs,
+    circuit: CircuitArgs,
     /// Where to write the parameters
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -39,19 +37,24 @@ pub struct Args {
 
 #[derive(Debug, Serialize)]
 struct Generated {
-    circuit: String,
+    circuit: &'static str,
+    label: String,
     generate_ms: f64,
     #[serde(flatten)]
     inspection: Inspection,
 }
 
 pub fn run(args: &Args) -> Result<Outcome> {
-    let circuit = args.options.find(&args.circuit)?;
+    let circuit = args.circuit.find()?;
+    let KeySource::Generated(maker) = circuit.parameters()? else {
+        let problem = "it has production parameters; none are generated for it";
+        return Err(invalid(circuit.label(), problem));
+    };
     note("notice", "these parameters are for tests: their maker could forge proofs");
     let mut rng = args.seed.rng("the trapdoor");
-    let progress = Progress::new(format!("generating parameters of {}", args.circuit));
+    let progress = Progress::new(format!("generating parameters of {}", circuit.label()));
     let start = Instant::now();
-    let parameters = circuit.parameters(&mut *rng, &|done, total| progress.set(done, total))?;
+    let parameters = maker.generate(&mut *rng, &|done, total| progress.set(done, total))?;
     let generate_ms = milliseconds(start.elapsed());
     progress.say("writing");
     parameters.write_file(&args.out)?;
@@ -60,7 +63,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
     }
     drop(progress);
     let inspection = inspect(&args.out)?;
-    let generated = Generated { circuit: args.circuit.clone(), generate_ms, inspection };
+    let generated =
+        Generated { circuit: circuit.info().name, label: circuit.label(), generate_ms, inspection };
     if args.json {
         print_json(&generated)?;
     } else {
