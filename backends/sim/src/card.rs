@@ -12,7 +12,7 @@ use crate::config::SimConfig;
 use crate::context::Context;
 use crate::device::SimDevice;
 use crate::engine::Engine;
-use crate::faults::{Fault, FaultPlan, Faults};
+use crate::faults::{Counts, Fault, FaultPlan, Faults};
 use crate::log::{Lane, Log, Span};
 use crate::mem_guard::{self, OnViolation, Violation};
 use crate::memory::Ledger;
@@ -64,17 +64,12 @@ impl SimCard {
             max_region_bytes: usable_bytes,
             max_lg_domain: MAX_LG_DOMAIN.min(lg_fits).min(lg_sizes),
         };
-        let mut faults = Faults::new(config.faults.clone());
-        let mut memory = Ledger::new(config.memory_bytes);
-        for (from, until, bytes) in faults.other_processes() {
-            memory.add_other(from, until, bytes);
-        }
-        let state = State {
+        let mut state = State {
             compute: Engine::new(config.compute_order),
             upload: Engine::new(config.copy_order),
             download: Engine::new(config.copy_order),
-            memory,
-            faults,
+            memory: Ledger::new(config.memory_bytes),
+            faults: Faults::new(config.faults.clone()),
             contexts: BTreeMap::new(),
             opened: 0,
             lost_by_op: None,
@@ -84,6 +79,7 @@ impl SimCard {
             violations: Vec::new(),
             races: Vec::new(),
         };
+        state.ask_others();
         Arc::new(Self { config, clock, info, state: Mutex::new(state) })
     }
 
@@ -148,6 +144,19 @@ impl SimCard {
     /// The plan of its faults: printed, it replays the run.
     pub fn fault_plan(&self) -> FaultPlan {
         self.lock().faults.plan().clone()
+    }
+
+    /// Adds a fault to the plan, e.g. the failure of the next operation:
+    /// `Fault::KernelFailed { op: card.counts().ops }`.
+    pub fn inject(&self, fault: Fault) {
+        let mut state = self.lock();
+        state.faults.add(fault);
+        state.ask_others();
+    }
+
+    /// How much it has been asked for so far.
+    pub fn counts(&self) -> Counts {
+        self.lock().faults.counts()
     }
 
     /// The faults that have happened, and when.
@@ -227,6 +236,13 @@ impl State {
     /// The context of an open device.
     pub(crate) fn context(&mut self, id: u64) -> Result<&mut Context> {
         self.contexts.get_mut(&id).ok_or_else(lost)
+    }
+
+    /// Lets the plan's other processes into the ledger.
+    fn ask_others(&mut self) {
+        for (from, until, bytes) in self.faults.other_processes() {
+            self.memory.add_other(from, until, bytes);
+        }
     }
 
     fn next_loss(&self) -> Option<Duration> {

@@ -64,7 +64,7 @@ pub use config::{Arithmetic, CopyRate, KernelCost, SimConfig};
 pub use cost::{DriverCosts, KernelRates};
 pub use device::SimDevice;
 pub use engine::EngineOrder;
-pub use faults::{Fault, FaultPlan, FaultRates, ParseFaultsError};
+pub use faults::{Counts, Fault, FaultPlan, FaultRates, ParseFaultsError};
 pub use log::{Lane, Log, MemorySample, Span};
 pub use mem_guard::{MemGuard, OnViolation, Violation, enter_mem};
 pub use races::{Race, RaceKind, Use};

@@ -1,5 +1,7 @@
 //! Handles that are not alive here, and sizes.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use support::*;

@@ -1,5 +1,7 @@
 //! The driver's allocator, the pool, and what they wait for.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Injected faults, and what the device answers then.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use std::sync::Arc;
@@ -30,6 +32,24 @@ fn the_nth_allocation_finds_no_room() {
     region(&device, 256).unwrap();
     assert_eq!(device.memory().unwrap().regions_bytes, 512);
     assert_eq!(device.card().faults_fired().len(), 1);
+}
+
+#[test]
+fn faults_can_be_added_on_the_way() {
+    let device = open(with([]));
+    let (stream, view) = (device.create_stream("a").unwrap(), work(&device, "v", 4));
+    device.synchronize(&kernel(&device, stream, view, 1), FOREVER).unwrap();
+    let card = device.card();
+    card.inject(Fault::KernelFailed { op: card.counts().ops });
+    card.inject(Fault::OutOfMemory { allocation: card.counts().allocations });
+    card.inject(Fault::OtherProcess { from: s(1), until: s(50), bytes: 1 << 20 });
+    assert!(device.synchronize(&kernel(&device, stream, view, 1), FOREVER).is_err());
+    assert!(region(&device, 4).is_err());
+    assert_eq!(free_bytes(&device), 0);
+    card.clock().advance_to(s(50));
+    region(&device, 4).unwrap();
+    let line = "failed=1 oom=1 other_ns=1000000000..50000000000:1048576";
+    assert_eq!(card.fault_plan().to_string(), line);
 }
 
 #[test]

@@ -6,6 +6,8 @@
 //! The workers are simulated in one thread: each has a time at which it goes on, or waits for a
 //! lock; the clock moves to the earliest.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use std::collections::VecDeque;

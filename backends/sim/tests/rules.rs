@@ -1,5 +1,7 @@
 //! The rules that the device watches: what happens under `mem`, and the order of uses.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use std::ops::Range;

@@ -1,5 +1,7 @@
 //! When work starts and ends.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use support::*;

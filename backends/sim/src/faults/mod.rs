@@ -115,10 +115,31 @@ pub(crate) struct Faults {
     failed_opens: u64,
 }
 
+/// How much a card has been asked for so far: what the next fault's number counts on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Allocations of device memory.
+    pub allocations: u64,
+    /// Copies to or from the host.
+    pub copies: u64,
+    /// Operations that were not skipped.
+    pub ops: u64,
+}
+
 impl Faults {
     pub(crate) fn new(plan: FaultPlan) -> Self {
         let fired = vec![None; plan.faults.len()];
         Self { plan, fired, allocations: 0, copies: 0, ops: 0, failed_opens: 0 }
+    }
+
+    /// Adds a fault to the plan.
+    pub(crate) fn add(&mut self, fault: Fault) {
+        self.plan.faults.push(fault);
+        self.fired.push(None);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { allocations: self.allocations, copies: self.copies, ops: self.ops }
     }
 
     pub(crate) fn plan(&self) -> &FaultPlan {
@@ -231,7 +252,8 @@ impl Faults {
         fails
     }
 
-    /// Other processes' times and bytes. They count as faults from their start.
+    /// Times and bytes of other processes not asked for before. They count as faults from their
+    /// start.
     pub(crate) fn other_processes(&mut self) -> Vec<(Duration, Duration, u64)> {
         let mut found = Vec::new();
         for at in 0..self.plan.faults.len() {
@@ -239,7 +261,8 @@ impl Faults {
                 continue;
             };
             let (from, until, bytes) = (*from, (*until).min(self.plan.until), *bytes);
-            if from < until && self.is_open(from) {
+            let is_new = self.fired.get(at).is_some_and(Option::is_none);
+            if is_new && from < until && self.is_open(from) {
                 found.push((from, until, bytes));
                 if let Some(fired) = self.fired.get_mut(at) {
                     *fired = Some(from);
