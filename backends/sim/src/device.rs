@@ -164,6 +164,7 @@ impl Core {
         if let Some(failure) = failure {
             staging.done = staging.done.max(*ready);
             staging.failure.get_or_insert_with(|| failure.clone());
+            state.faults.skip_copy();
             return Ok(());
         }
         if let (Some(inner), Some(inner_stream), Some(view), Some(buffer)) =
@@ -414,6 +415,7 @@ impl Device for SimDevice {
         }
         let StreamState { failure, inner: inner_stream, .. } = context.stream(stream)?;
         if failure.is_some() {
+            state.faults.skip_op();
             return Ok(());
         }
         let target = written(&views);

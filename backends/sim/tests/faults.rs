@@ -48,7 +48,13 @@ fn faults_can_be_added_on_the_way() {
     assert_eq!(free_bytes(&device), 0);
     card.clock().advance_to(s(50));
     region(&device, 4).unwrap();
-    let line = "failed=1 oom=1 other_ns=1000000000..50000000000:1048576";
+    // On the poisoned stream the next operation is skipped, and its fault with it.
+    card.inject(Fault::KernelFailed { op: card.counts().ops });
+    kernel(&device, stream, view, 1);
+    let other = device.create_stream("b").unwrap();
+    device.synchronize(&kernel(&device, other, view, 1), FOREVER).unwrap();
+    assert_eq!(card.faults_fired().len(), 3);
+    let line = "failed=1 oom=1 other_ns=1000000000..50000000000:1048576 failed=2";
     assert_eq!(card.fault_plan().to_string(), line);
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 pub use seeded::FaultRates;
 pub use text::ParseFaultsError;
 
-/// One fault. Counts start at 0 and go on when the device is reopened.
+/// One fault. Counts start at 0 and go on when the device is reopened. They include work skipped on
+/// a poisoned stream, to which nothing can happen any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The n-th allocation of device memory (from the driver or by growing the pool) finds no room.
@@ -122,7 +123,7 @@ pub struct Counts {
     pub allocations: u64,
     /// Copies to or from the host.
     pub copies: u64,
-    /// Operations that were not skipped.
+    /// Operations.
     pub ops: u64,
 }
 
@@ -201,6 +202,16 @@ impl Faults {
             _ => None,
         };
         self.fire(now, pick, true).unwrap_or(1)
+    }
+
+    /// An operation on a poisoned stream.
+    pub(crate) fn skip_op(&mut self) {
+        self.ops += 1;
+    }
+
+    /// A copy on a poisoned stream.
+    pub(crate) fn skip_copy(&mut self) {
+        self.copies += 1;
     }
 
     /// What goes wrong with this operation.
