@@ -203,3 +203,22 @@ fn another_process_takes_memory_for_a_while() {
     assert_eq!(free_bytes(&device), 16 * GIB);
     assert_eq!(device.card().log().peak().held_bytes, 12 * GIB);
 }
+
+#[test]
+fn a_device_that_ends_gives_back_its_pool_as_well() {
+    for faults in [FaultPlan::none(), FaultPlan::of([Fault::LostAt { at: s(9) }])] {
+        let card = card(SimConfig { context_bytes: GIB, faults, ..gib_card(16) });
+        let device = card.open().unwrap();
+        device.set_release_threshold(u64::MAX).unwrap();
+        let stream = device.create_stream("a").unwrap();
+        let [freed, _kept] = [2, 3]
+            .map(|gib| device.pool_allocate(stream, "p", MemoryClass::Work, gib * GIB).unwrap());
+        device.pool_free(stream, freed).unwrap();
+        region(&device, 4 * GIB).unwrap();
+        assert_eq!(card.held_bytes(), 10 * GIB);
+        card.clock().advance_to(s(10));
+        drop(device);
+        assert_eq!(free_bytes(&card.open().unwrap()), 15 * GIB);
+        assert_eq!(card.held_bytes(), 0);
+    }
+}
