@@ -1,4 +1,5 @@
 //! Whole proofs on the CPU device, against bellperson.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
 

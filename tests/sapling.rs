@@ -1,5 +1,6 @@
 //! Zcash Sapling on its production keys, judged by verifiers that are not ours.
 #![cfg(feature = "sapling")]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use bellman::groth16 as bm;
 use bellperson::groth16 as bp;

@@ -13,7 +13,7 @@ use super::{Measurement, Plan, Scalars, length, wrong};
 use crate::views::as_bytes;
 use crate::{Error, Result};
 
-const SEED: u64 = 0x6e74_74;
+const SEED: u64 = 0x006e_7474;
 
 pub(super) fn run(
     plan: &Plan,

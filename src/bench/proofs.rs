@@ -15,7 +15,7 @@ use crate::groth16::params::Parameters;
 use crate::groth16::proof::Proof;
 use crate::{Error, Prover, ProverOptions, Result};
 
-const SEED: u64 = 0x7072_6f76_65;
+const SEED: u64 = 0x0070_726f_7665;
 
 pub(super) fn run(
     plan: &Plan,
