@@ -1,5 +1,7 @@
 //! The built command, run as people and scripts run it.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

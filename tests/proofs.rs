@@ -1,4 +1,5 @@
 //! Whole proofs on the CPU device, against bellperson.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::assignment::synthesize;
+use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::params::{ParameterFile, ParameterSource, Parameters};
 use twinlock::{Error, Prover, ProverOptions, create_proof, create_random_proof_batch};
 
@@ -55,10 +57,19 @@ fn bellperson_proof<C: Circuit<Scalar> + Send>(
 /// Every way of giving the key and the memory gives bellperson's bytes.
 fn assert_bit_equal<C: Circuit<Scalar> + Clone + Send>(circuit: C, rng: &mut ChaCha20Rng) {
     let (theirs, bytes) = key_of(circuit.clone(), rng);
+    assert_bit_equal_under(circuit, &theirs, bytes, rng);
+}
+
+fn assert_bit_equal_under<C: Circuit<Scalar> + Clone + Send>(
+    circuit: C,
+    theirs: &bp::Parameters<Bls12>,
+    bytes: Vec<u8>,
+    rng: &mut ChaCha20Rng,
+) {
     let file = ParameterFile::from_source("key", bytes).unwrap();
     let memory = Parameters::load(&file, true).unwrap();
     let factors = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
-    let expected = bellperson_proof(circuit.clone(), &theirs, factors);
+    let expected = bellperson_proof(circuit.clone(), theirs, factors);
     let (r, s) = factors;
 
     let prover = prover(|_| ());
@@ -102,6 +113,22 @@ fn chunks_windows_and_slots_of_any_size_give_the_same_proof() {
                 let proof = prover.create_proof(circuit.clone(), &key, r, s).unwrap();
                 assert_eq!(proof.to_bytes()[..], expected, "chunk {chunk}, {window_bits:?}");
             }
+        }
+    }
+}
+
+/// Keys by our own generator, which is faster and tested against bellperson's.
+#[test]
+fn larger_mix_proofs_equal_bellpersons() {
+    let mut rng = rng();
+    for profile in [Profile::Even, Profile::Bits] {
+        for lg in 11..=14 {
+            let shape = MixShape::new(lg, profile).unwrap();
+            let ours = generate_parameters(Mix::blank(shape), &mut rng, &|_, _| ()).unwrap();
+            let mut bytes = Vec::new();
+            ours.write(&mut bytes).unwrap();
+            let theirs = bp::Parameters::read(&bytes[..], false).unwrap();
+            assert_bit_equal_under(Mix::random(shape, &mut rng), &theirs, bytes, &mut rng);
         }
     }
 }

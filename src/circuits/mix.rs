@@ -150,7 +150,10 @@ impl Mix {
 
     /// The circuit on a random public input and random bits.
     pub fn random(shape: MixShape, rng: &mut dyn RngCore) -> Self {
-        let bits = (0..shape.groups()).map(|_| rng.next_u64()).collect();
+        // All at once: the operating system's generator costs a call each time.
+        let mut bytes = vec![0; shape.groups() * size_of::<u64>()];
+        rng.fill_bytes(&mut bytes);
+        let bits = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         Self { shape, witness: Some(Witness { input: Scalar::random(rng), bits }) }
     }
 
@@ -192,7 +195,8 @@ impl Circuit<Scalar> for Mix {
                 .map(|bits| bits & mask);
             variables.clear();
             for at in 0..free + booleans {
-                let bit = bits.map(|bits| Scalar::from(bits >> at & 1));
+                let bit =
+                    bits.map(|bits| if bits >> at & 1 == 1 { Scalar::ONE } else { Scalar::ZERO });
                 let bit = cs.alloc(|| "bit", || bit.ok_or(SynthesisError::AssignmentMissing))?;
                 if at < free {
                     let lc = |_: Lc| Lc::from_variable(bit);
