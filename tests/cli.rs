@@ -1,10 +1,11 @@
 //! The built command, run as people and scripts run it.
 
+#![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -134,8 +135,10 @@ fn unknown_names_are_told_what_exists() {
     shell.error("prove mix --lg 6 --device tpu", &["device", "`tpu`", "auto", "cpu"]);
     shell.error("prove mix --lg 6 --profile odd", &["profile", "`odd`", "even", "bits"]);
     shell.error("prove mix --lg 3", &["3", "from 4 to 32"]);
-    shell.error("verify sapling-spend --lg 6 --proof x", &["lg", "sapling-spend"]);
-    shell.error("params generate sapling-output --out x", &["sapling-output", "production"]);
+    if cfg!(feature = "sapling") {
+        shell.error("verify sapling-spend --lg 6 --proof x", &["lg", "sapling-spend"]);
+        shell.error("params generate sapling-output --out x", &["sapling-output", "production"]);
+    }
     shell.error("bench ntt --device cpu,tpu --lg 4", &["device", "`tpu`", "cpu"]);
     shell.error("params generate none --out x", &["circuit", "`none`", "mix"]);
 }
@@ -401,4 +404,23 @@ fn an_output_that_cannot_be_written_is_an_error() {
     let shell = Shell::new();
     shell.error("prove mix --lg 6 --out none/p.json", &["none/p.json", "No such file"]);
     shell.error("params generate mix --lg 6 --out none/m", &["none/m", "No such file"]);
+    shell.error("params generate mix --lg 6 --out m --vk-out none/v", &["none/v", "No such file"]);
+    // A proof that fails leaves the last one, and nothing else.
+    fs::write(shell.path("p.json"), "last").unwrap();
+    shell.error("prove mix --lg 6 --params none --out p.json", &["none", "No such file"]);
+    assert_eq!(fs::read(shell.path("p.json")).unwrap(), b"last");
+    assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_twinlock"))
+        .args(["devices", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
 }

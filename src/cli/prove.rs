@@ -12,7 +12,7 @@ use twinlock::{Prover, ProverOptions, Result};
 use super::Outcome;
 use super::circuit::KeyedCircuitArgs;
 use super::document::{Document, ProofEntry, Times, scalar_hex};
-use super::output::{print, table, to_json, write_file};
+use super::output::{PendingFile, print, table, to_json};
 use super::progress::Progress;
 use super::seed::SeedArgs;
 
@@ -46,6 +46,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Outcome> {
     let circuit = args.circuit.find()?;
+    let out = args.out.as_deref().map(PendingFile::create).transpose()?;
     let mut options = ProverOptions::default();
     options.device.clone_from(&args.device);
 
@@ -97,8 +98,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
     document.device = devices(&document);
 
     let json = to_json(&document)?;
-    if let Some(path) = &args.out {
-        write_file(path, |file| file.write_all(json.as_bytes()))?;
+    if let Some(out) = out {
+        out.finish(|file| file.write_all(json.as_bytes()))?;
     }
     print(&if args.json { json } else { text(&document) })?;
     Ok(Outcome::Good)

@@ -10,7 +10,7 @@ use twinlock::groth16::params::{Inspection, inspect};
 
 use super::inspect as table_of;
 use crate::cli::circuit::CircuitArgs;
-use crate::cli::output::{print, print_json, write_file};
+use crate::cli::output::{PendingFile, print, print_json};
 use crate::cli::progress::Progress;
 use crate::cli::prove::milliseconds;
 use crate::cli::seed::SeedArgs;
@@ -50,6 +50,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
         let problem = "it has production parameters; none are generated for it";
         return Err(invalid(circuit.label(), problem));
     };
+    let out = PendingFile::create(&args.out)?;
+    let vk_out = args.vk_out.as_deref().map(PendingFile::create).transpose()?;
     note("notice", "these parameters are for tests: their maker could forge proofs");
     let mut rng = args.seed.rng("the trapdoor");
     let progress = Progress::new(format!("generating parameters of {}", circuit.label()));
@@ -57,9 +59,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let parameters = maker.generate(&mut *rng, &|done, total| progress.set(done, total))?;
     let generate_ms = milliseconds(start.elapsed());
     progress.say("writing");
-    parameters.write_file(&args.out)?;
-    if let Some(path) = &args.vk_out {
-        write_file(path, |file| parameters.vk.write(file))?;
+    out.finish(|file| parameters.write(file))?;
+    if let Some(vk_out) = vk_out {
+        vk_out.finish(|file| parameters.vk.write(file))?;
     }
     drop(progress);
     let inspection = inspect(&args.out)?;
