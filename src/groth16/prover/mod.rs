@@ -35,6 +35,10 @@ use crate::{Error, Result};
 
 /// Scalars of one digit plan, unless the options or a small device say otherwise.
 const DEFAULT_CHUNK: usize = 1 << 20;
+/// A streamed query is cut into about this many chunks, so that its buffers stay small beside it.
+const STREAMED_CHUNKS: usize = 8;
+/// Streamed chunks below this only add work.
+const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
 /// Chunks are not made smaller than this to fit a device.
 const SMALLEST_CHUNK: usize = 1 << 10;
 /// Window sums and status words of one proof are some tens of KiB.
@@ -372,7 +376,11 @@ fn fitting_layout(
     options: &ProverOptions,
 ) -> Result<ProofLayout, DeviceError> {
     let held = arena.usage().in_use_bytes;
-    let mut chunk = options.msm_chunk.unwrap_or(DEFAULT_CHUNK).max(1);
+    let default = match streamed {
+        true => (shape.domain() / STREAMED_CHUNKS).clamp(SMALLEST_STREAMED_CHUNK, DEFAULT_CHUNK),
+        false => DEFAULT_CHUNK,
+    };
+    let mut chunk = options.msm_chunk.unwrap_or(default).max(1);
     loop {
         let layout_options = LayoutOptions { chunk, window_bits: options.window_bits, streamed };
         let layout = ProofLayout::new(&**arena.device(), shape, layout_options)?;
