@@ -242,3 +242,182 @@ impl Drop for Lease {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use twinlock_api::OpenOptions;
+
+    use super::*;
+
+    fn arena(budget_bytes: u64) -> Arena {
+        let device = crate::registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap();
+        Arena::new(device, budget_bytes)
+    }
+
+    /// What the arena says it took is what the device says it gave.
+    fn usage(arena: &Arena) -> ArenaUsage {
+        let usage = arena.usage();
+        let regions_bytes = arena.device().memory().unwrap().regions_bytes;
+        assert_eq!(usage.reserved_bytes, regions_bytes);
+        usage
+    }
+
+    const WORK: MemoryClass = MemoryClass::Work;
+    const RESIDENT: MemoryClass = MemoryClass::Resident;
+
+    #[test]
+    fn usage_follows_the_leases() {
+        let arena = arena(1 << 20);
+        assert_eq!(
+            usage(&arena),
+            ArenaUsage {
+                reserved_bytes: 0,
+                in_use_bytes: 0,
+                padding_bytes: 0,
+                peak_bytes: 0,
+                by_name: BTreeMap::new(),
+            }
+        );
+        arena.reserve(WORK, 4096).unwrap();
+        let a = arena.lease("a", WORK, 1000).unwrap();
+        let b = arena.lease("b", WORK, 256).unwrap();
+        let more = arena.lease("a", WORK, 1).unwrap();
+        assert_eq!([a.view(), b.view(), more.view()].map(|v| v.len_bytes()), [1000, 256, 4]);
+        assert!([a.view(), b.view(), more.view()].iter().all(|v| v.offset_bytes() % 256 == 0));
+        assert!(!a.view().overlaps(b.view()) && !a.view().overlaps(more.view()));
+        let now = usage(&arena);
+        assert_eq!((now.reserved_bytes, now.in_use_bytes, now.padding_bytes), (4096, 1536, 276));
+        assert_eq!(now.by_name, BTreeMap::from([("a", 1280), ("b", 256)]));
+        drop(a);
+        let now = usage(&arena);
+        assert_eq!((now.in_use_bytes, now.padding_bytes, now.peak_bytes), (512, 252, 1536));
+        assert_eq!(now.by_name, BTreeMap::from([("a", 256), ("b", 256)]));
+        drop((b, more));
+        let now = usage(&arena);
+        assert_eq!((now.in_use_bytes, now.padding_bytes, now.peak_bytes), (0, 0, 1536));
+        assert_eq!((now.reserved_bytes, now.by_name.len()), (4096, 0));
+        // The whole piece is one hole again.
+        assert_eq!(arena.lease("all", WORK, 4096).unwrap().view().offset_bytes(), 0);
+    }
+
+    #[test]
+    fn leases_never_ask_the_driver() {
+        let arena = arena(1 << 20);
+        let full = |class, bytes, free| {
+            let outcome = arena.lease("buffer", class, bytes);
+            let Err(Error::OutOfMemory { what, requested_bytes, free_bytes }) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!((&*what, requested_bytes, free_bytes), ("buffer", bytes, Some(free)));
+        };
+        full(WORK, 4, 0);
+        arena.reserve(WORK, 1024).unwrap();
+        full(WORK, 1028, 1024);
+        full(RESIDENT, 4, 0);
+        // Room enough in all, but in two holes.
+        let leases = [0; 4].map(|_| arena.lease("quarter", WORK, 256).unwrap());
+        full(WORK, 4, 0);
+        let [first, second, third, fourth] = leases;
+        drop((first, third));
+        full(WORK, 512, 512);
+        drop(second);
+        assert_eq!(arena.lease("buffer", WORK, 768).unwrap().view().offset_bytes(), 0);
+        drop(fourth);
+        assert_eq!(usage(&arena).reserved_bytes, 1024);
+    }
+
+    #[test]
+    fn reserving_takes_what_is_missing_within_the_budget() {
+        let arena = arena(4096);
+        assert_eq!(arena.budget_bytes(), 4096);
+        arena.reserve(WORK, 0).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 0);
+        arena.reserve(WORK, 1000).unwrap();
+        arena.reserve(WORK, 1024).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 1024, "there already");
+        // A piece that is idle makes room for a larger one.
+        arena.reserve(WORK, 2048).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 2048);
+        let held = arena.lease("held", WORK, 4).unwrap();
+        // Not so one in use, or of the other class.
+        arena.reserve(RESIDENT, 1024).unwrap();
+        arena.reserve(WORK, 1792).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 3072, "a hole of the piece in use is enough");
+        let outcome = arena.reserve(WORK, 2048);
+        let Err(Error::ExceedsLimit { what, requested, limit }) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(what.contains("3072"), "{what}");
+        assert_eq!((requested, limit), (2048, 4096));
+        assert!(arena.reserve(RESIDENT, u64::MAX - 4096).is_err());
+        // The resident piece went when a larger one was asked for.
+        assert_eq!(usage(&arena).reserved_bytes, 2048);
+        arena.reserve(RESIDENT, 2048).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 4096, "the budget to the last byte");
+        drop(held);
+    }
+
+    #[test]
+    fn what_the_driver_refuses_is_told() {
+        let arena = arena(u64::MAX);
+        let total_bytes = arena.device().info().memory_bytes;
+        let outcome = arena.reserve(WORK, total_bytes + 1);
+        assert!(matches!(outcome, Err(Error::ExceedsLimit { .. })), "{outcome:?}");
+        assert_eq!(usage(&arena).reserved_bytes, 0);
+        arena.reserve(WORK, 4096).unwrap();
+        assert!(arena.lease("buffer", WORK, 4096).is_ok());
+    }
+
+    #[test]
+    fn trimming_gives_idle_pieces_back() {
+        let arena = arena(1 << 20);
+        arena.reserve(WORK, 1024).unwrap();
+        arena.reserve(RESIDENT, 512).unwrap();
+        let held = arena.lease("held", WORK, 4).unwrap();
+        arena.trim().unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 1024);
+        drop(held);
+        assert_eq!(usage(&arena).reserved_bytes, 1024, "kept until it is trimmed");
+        arena.trim().unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 0);
+        assert!(arena.lease("gone", WORK, 4).is_err());
+
+        // The last one out frees everything, leases included.
+        arena.reserve(WORK, 1024).unwrap();
+        let device = arena.device().clone();
+        let held = arena.lease("held", WORK, 4).unwrap();
+        drop(arena);
+        assert_eq!(device.memory().unwrap().regions_bytes, 1024);
+        drop(held);
+        assert_eq!(device.memory().unwrap().regions_bytes, 0);
+    }
+
+    #[test]
+    fn leases_from_many_threads_never_overlap() {
+        let arena = arena(1 << 20);
+        arena.reserve(WORK, 1 << 16).unwrap();
+        let taken = Mutex::new(Vec::<View>::new());
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (arena, taken) = (arena.clone(), &taken);
+                scope.spawn(move || {
+                    for round in 0..500u64 {
+                        let bytes = 4 + (thread * 977 + round * 613) % 9000;
+                        let lease = arena.lease("shared", WORK, bytes).unwrap();
+                        let view = lease.view();
+                        {
+                            let mut taken = taken.lock().unwrap();
+                            assert!(taken.iter().all(|other| !other.overlaps(view)));
+                            taken.push(view);
+                        }
+                        std::thread::yield_now();
+                        taken.lock().unwrap().retain(|other| *other != view);
+                        drop(lease);
+                    }
+                });
+            }
+        });
+        let now = usage(&arena);
+        assert_eq!((now.in_use_bytes, now.padding_bytes, now.by_name.len()), (0, 0, 0));
+    }
+}

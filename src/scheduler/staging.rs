@@ -1,6 +1,6 @@
 //! A bounded ring of staging buffers: one fills while earlier ones are in flight.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
@@ -78,14 +78,16 @@ impl StagingRing {
     }
 
     /// Overwrites every slot with zeros, once its copies have run: what was staged may be secret.
+    /// All are tried, in the time for one.
     ///
     /// # Errors
-    /// `Timeout`, or what the copies failed with.
+    /// The first of: `Timeout`, where a slot is still in use and left as it is; what its copies
+    /// failed with.
     pub fn wipe(&mut self) -> Result<()> {
-        for slot in &mut self.slots {
-            slot.host(self.timeout)?.fill(0);
-        }
-        Ok(())
+        let start = Instant::now();
+        self.slots.iter_mut().fold(Ok(()), |outcome, slot| {
+            outcome.and(wipe(slot.as_mut(), self.timeout.saturating_sub(start.elapsed())))
+        })
     }
 }
 
@@ -126,9 +128,197 @@ impl Readback {
     /// Overwrites the buffer with zeros.
     ///
     /// # Errors
-    /// `Timeout`, or what the last copy failed with.
+    /// As [`StagingRing::wipe`].
     pub fn wipe(&mut self) -> Result<()> {
-        self.buffer.host(self.timeout)?.fill(0);
-        Ok(())
+        wipe(self.buffer.as_mut(), self.timeout)
+    }
+}
+
+/// Overwrites a buffer with zeros, also where its copies failed: a buffer tells that once, and
+/// gives its bytes when it is asked again.
+fn wipe(buffer: &mut dyn Staging, timeout: Duration) -> Result<()> {
+    let outcome = buffer.host(timeout).map(|bytes| bytes.fill(0));
+    if outcome.is_err()
+        && let Ok(bytes) = buffer.host(Duration::ZERO)
+    {
+        bytes.fill(0);
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::Arc;
+
+    use twinlock_api::op::Fill;
+    use twinlock_api::{MemoryClass, Op, OpenOptions};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(30);
+    const SECRET: u8 = 0x5a;
+
+    /// A slot that tells these failures, the last first, before it gives its bytes.
+    struct Slot {
+        bytes: [u8; 256],
+        failures: Vec<Error>,
+    }
+
+    impl Slot {
+        fn with(failures: &[Error]) -> Box<dyn Staging> {
+            let failures = failures.iter().rev().cloned().collect();
+            Box::new(Self { bytes: [SECRET; 256], failures })
+        }
+    }
+
+    impl Staging for Slot {
+        fn kind(&self) -> StagingKind {
+            StagingKind::Upload
+        }
+
+        fn size_bytes(&self) -> u64 {
+            256
+        }
+
+        fn host(&mut self, _timeout: Duration) -> Result<&mut [u8]> {
+            self.failures.pop().map_or(Ok(&mut self.bytes[..]), Err)
+        }
+
+        fn as_any_mut(&mut self) -> &mut dyn Any {
+            self
+        }
+    }
+
+    fn failed(reason: &str) -> Error {
+        Error::KernelFailed { name: "copy", reason: reason.into() }
+    }
+
+    fn late() -> Error {
+        Error::Timeout { what: "copies".into(), timeout_ms: 1 }
+    }
+
+    fn is_wiped(slot: &mut Box<dyn Staging>) -> bool {
+        slot.host(SOON).unwrap().iter().all(|byte| *byte == 0)
+    }
+
+    #[test]
+    fn wiping_goes_on_after_a_failure_and_tells_the_first() {
+        let (first, second) = (failed("first"), failed("second"));
+        let slots = vec![
+            Slot::with(&[]),
+            Slot::with(std::slice::from_ref(&first)),
+            Slot::with(&[]),
+            Slot::with(&[late(), late()]),
+            Slot::with(&[second]),
+            Slot::with(&[]),
+        ];
+        let mut ring = StagingRing { slots, slot_bytes: 256, next: 0, timeout: SOON };
+        assert_eq!(ring.wipe(), Err(first));
+        // The one whose copies may still run is theirs.
+        let wiped: Vec<_> = ring.slots.iter_mut().map(is_wiped).collect();
+        assert_eq!(wiped, [true, true, true, false, true, true]);
+        assert_eq!(ring.wipe(), Ok(()));
+        assert!(ring.slots.iter_mut().all(is_wiped));
+
+        let mut readback = Readback { buffer: Slot::with(&[failed("read")]), timeout: SOON };
+        assert_eq!(readback.wipe(), Err(failed("read")));
+        assert!(is_wiped(&mut readback.buffer));
+        // What fails for good is told, and not tried for ever.
+        let lost = || Error::DeviceLost { reason: "gone".into() };
+        let mut ring = StagingRing {
+            slots: vec![Slot::with(&vec![lost(); 9]), Slot::with(&[])],
+            slot_bytes: 256,
+            next: 0,
+            timeout: SOON,
+        };
+        assert_eq!(ring.wipe(), Err(lost()));
+        assert!(is_wiped(&mut ring.slots[1]));
+    }
+
+    struct Setup {
+        device: Arc<dyn Device>,
+        stream: Stream,
+        view: View,
+    }
+
+    fn setup(len_bytes: u64) -> Setup {
+        let device = crate::registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap();
+        let stream = device.create_stream("test").unwrap();
+        let region = device.allocate("test", MemoryClass::Work, len_bytes.max(4)).unwrap();
+        let view = region.view("view", 0, len_bytes).unwrap();
+        Setup { device, stream, view }
+    }
+
+    /// Bytes that differ from place to place, for any two slots too.
+    fn byte_at(offset: u64) -> u8 {
+        (offset % 251) as u8
+    }
+
+    #[test]
+    fn uploads_in_pieces_come_back_whole() {
+        for (slots, slot_bytes, unit_bytes, len_bytes) in [
+            (1, 256, 1, 0),
+            (1, 256, 1, 256),
+            (2, 256, 96, 96 * 11),
+            (3, 1000, 192, 192 * 40),
+            (4, 100, 32, 32 * 65),
+        ] {
+            let Setup { device, stream, view } = setup(len_bytes);
+            let mut ring = StagingRing::new(&*device, slots, slot_bytes, SOON).unwrap();
+            assert_eq!(ring.slot_bytes(), slot_bytes.next_multiple_of(256));
+            let piece_bytes = ring.slot_bytes() / unit_bytes * unit_bytes;
+            let mut pieces = Vec::new();
+            ring.upload(&*device, stream, view, unit_bytes, |offset, bytes| {
+                pieces.push((offset, bytes.len() as u64));
+                for (i, byte) in bytes.iter_mut().enumerate() {
+                    *byte = byte_at(offset + i as u64);
+                }
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+            let starts = (0..len_bytes).step_by(piece_bytes as usize);
+            let expected: Vec<_> =
+                starts.map(|start| (start, piece_bytes.min(len_bytes - start))).collect();
+            assert_eq!(pieces, expected);
+            // Smaller than the view, and larger.
+            for readback_bytes in [1, 256, 4096, 1 << 20] {
+                let mut readback = Readback::new(&*device, readback_bytes, SOON).unwrap();
+                let bytes = readback.read(&*device, stream, view).unwrap();
+                let expected: Vec<_> = (0..len_bytes).map(byte_at).collect();
+                assert_eq!(bytes, expected);
+                readback.wipe().unwrap();
+                assert!(is_wiped(&mut readback.buffer));
+            }
+            ring.wipe().unwrap();
+            assert!(ring.slots.iter_mut().all(is_wiped));
+        }
+    }
+
+    #[test]
+    fn impossible_rings_and_failed_fillings_are_told() {
+        let Setup { device, stream, view } = setup(1024);
+        let invalid = |result: Result<StagingRing>| {
+            assert!(matches!(result.err(), Some(Error::InvalidArgument(_))));
+        };
+        invalid(StagingRing::new(&*device, 0, 256, SOON));
+        invalid(StagingRing::new(&*device, 2, 0, SOON));
+        let mut ring = StagingRing::new(&*device, 2, 256, SOON).unwrap();
+        let outcome =
+            ring.upload(&*device, stream, view, 257, |_, _| -> Result<()> { unreachable!() });
+        let Err(Error::InvalidArgument(message)) = outcome else { panic!("{outcome:?}") };
+        assert!(message.contains("256") && message.contains("257"), "{message}");
+
+        device.enqueue(stream, &Op::Fill(Fill::zero(view))).unwrap();
+        let outcome = ring.upload(&*device, stream, view, 1, |offset, bytes| {
+            bytes.fill(SECRET);
+            if offset < 512 { Ok(()) } else { Err(failed("file")) }
+        });
+        assert_eq!(outcome, Err(failed("file")));
+        // What was filled before went its way, nothing after.
+        let bytes = Readback::new(&*device, 1024, SOON).unwrap().read(&*device, stream, view);
+        assert_eq!(bytes.unwrap(), [[SECRET; 512], [0; 512]].concat());
+        ring.wipe().unwrap();
+        assert!(ring.slots.iter_mut().all(is_wiped));
     }
 }

@@ -30,6 +30,20 @@ pub enum KernelError {
         /// Which buffer.
         what: &'static str,
     },
+    /// The plan was made for something else.
+    ForeignPlan {
+        /// Which number differs.
+        what: &'static str,
+        /// What the plan says.
+        got: u64,
+        /// What it is used for.
+        expected: u64,
+    },
+    /// The bytes are those of no plan.
+    BrokenPlan {
+        /// How one can tell.
+        reason: &'static str,
+    },
 }
 
 impl std::fmt::Display for KernelError {
@@ -44,6 +58,10 @@ impl std::fmt::Display for KernelError {
             Self::Layout { what } => {
                 write!(f, "{what}: not aligned to 8 bytes or not whole elements")
             }
+            Self::ForeignPlan { what, got, expected } => {
+                write!(f, "made for {what} {got}, used for {expected}")
+            }
+            Self::BrokenPlan { reason } => f.write_str(reason),
         }
     }
 }

@@ -121,6 +121,61 @@ fn an_msm_through_views() {
     assert_eq!(combine(&windows, 5).to_affine(), expected.to_affine());
 }
 
+/// Plans that were never made, or for something else, poison the stream and leave the accumulator.
+#[test]
+fn an_msm_takes_its_own_plan_only() {
+    let mut setup = Setup::new();
+    let device = setup.device.clone();
+    let scalars: Vec<Fr> = (1..=40).map(Fr::from_u64).collect();
+    let scalars = fr_view(setup.upload("scalars", bytemuck::cast_slice(&scalars)));
+    let bases = setup.upload("bases", bytemuck::cast_slice(&[blst_generator(); 40]));
+    let bases = PointView::new(bases, Group::G1).expect("points");
+    let made_for = DigitsShape { max_len: 50, window_bits: 5 };
+    let digits = device.digits_layout(made_for).expect("layout");
+    // Room for the plans and accumulators of all shapes below.
+    let plan = setup.view("digit_plan", 1 << 20);
+    let accumulator = setup.view("accumulator", 1 << 20);
+    let workspace = setup.view("workspace", 1 << 22);
+    assert!(digits.workspace_bytes <= 1 << 22);
+    let shape = |max_len, window_bits| DigitsShape { max_len, window_bits };
+    let cases = [
+        (false, made_for, 40, Some("no digits wrote it")),
+        (true, made_for, 40, None),
+        (true, shape(50, 4), 40, Some("made for window_bits 5, used for 4")),
+        (true, shape(51, 5), 40, Some("made for max_len 50, used for 51")),
+        (true, shape(40, 5), 40, Some("made for max_len 50, used for 40")),
+        (true, made_for, 39, Some("made for len 40, used for 39")),
+        (true, made_for, 0, Some("made for len 40, used for 0")),
+    ];
+    for (made, used_for, len, complaint) in cases {
+        let stream = device.create_stream("msm").expect("stream");
+        setup.run(Op::Fill(Fill::zero(accumulator)));
+        setup.run(Op::Fill(Fill::new(plan, u32::MAX)));
+        if made {
+            setup.run(Op::Digits(Digits::new(&digits, scalars, plan, workspace).expect("digits")));
+        }
+        let layout = device.msm_layout(Group::G1, used_for).expect("layout");
+        let used = bases.slice(0, len).expect("bases");
+        let accumulate =
+            MsmAccumulate::new(&layout, (plan, len), used, BaseOf::same(), accumulator, workspace);
+        let event = device.record(setup.stream).expect("record");
+        device.wait(stream, &event).expect("wait");
+        let op = Op::MsmAccumulate(accumulate.expect("accumulate"));
+        device.enqueue(stream, &op).expect("enqueue");
+        let outcome = setup.outcome(stream);
+        let untouched = setup.download(accumulator).iter().all(|byte| *byte == 0);
+        assert_eq!(untouched, complaint.is_some(), "{used_for:?}, {len}: {outcome:?}");
+        match (outcome, complaint) {
+            (Ok(()), None) => {}
+            (Err(Error::KernelFailed { name: "msm_accumulate", reason }), Some(complaint)) => {
+                assert_eq!(reason, format!("digit_plan: {complaint}"));
+            }
+            (outcome, _) => panic!("{used_for:?}, {len}: {outcome:?}"),
+        }
+        device.destroy_stream(stream).expect("destroy");
+    }
+}
+
 fn blst_generator() -> Affine<Fp> {
     use group::Curve;
     let generator = <blstrs::G1Projective as group::Group>::generator().to_affine();

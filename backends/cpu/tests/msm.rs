@@ -6,6 +6,7 @@ use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use twinlock_cpu::KernelError;
 use twinlock_cpu::field::{Affine, Coordinate, Fp, Fp2, Fr, Jacobian};
 use twinlock_cpu::msm::{self, BaseMap, Plan, Shape};
 
@@ -318,7 +319,7 @@ fn lengths_that_do_not_agree_are_refused() {
     let shape = Shape::new(10, 4).expect("shape");
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("pool");
     pool.install(|| {
-        let plan = vec![0u64; shape.plan_bytes() / 8];
+        let plan = plan_words(shape, &[Fr::ZERO; 10]);
         let plan = Plan::from_bytes(shape, bytemuck::cast_slice(&plan)).expect("plan");
         let mut buckets = vec![Affine::<Fp>::IDENTITY; shape.num_accumulators()];
         let mut workspace = vec![0u64; msm::accumulate_workspace_bytes::<Fp>(&shape, 2) / 8];
@@ -338,30 +339,121 @@ fn lengths_that_do_not_agree_are_refused() {
     });
 }
 
-/// A plan buffer that `digits` never filled gives an error or a wrong sum, not a panic.
+/// What `digits` leaves in a buffer that held garbage.
+fn plan_words(shape: Shape, scalars: &[Fr]) -> Vec<u64> {
+    let threads = rayon::current_num_threads();
+    let mut plan = vec![!0u64; shape.plan_bytes() / 8];
+    let mut workspace = vec![!0u64; shape.digits_workspace_bytes(threads) / 8];
+    msm::digits(shape, scalars, bytes_of(&mut plan), bytes_of(&mut workspace)).expect("digits");
+    plan
+}
+
+fn refusal(shape: Shape, words: &[u64]) -> KernelError {
+    Plan::from_bytes(shape, bytemuck::cast_slice(words)).expect_err("not this plan")
+}
+
 #[test]
-fn garbage_plans_do_not_panic() {
+fn plans_that_were_never_made_are_refused() {
+    let seed: u64 = rand::random();
+    let mut rng = StdRng::seed_from_u64(seed);
+    for len in [0, 50] {
+        let shape = Shape::new(len, 4).expect("shape");
+        let num_words = shape.plan_bytes() / 8;
+        for word in [0, !0, u64::from(u32::MAX), 1] {
+            let error = refusal(shape, &vec![word; num_words]);
+            assert!(matches!(error, KernelError::BrokenPlan { .. }), "{word}: {error}");
+        }
+        for _ in 0..50 {
+            let words: Vec<u64> = (0..num_words).map(|_| rng.r#gen()).collect();
+            let error = refusal(shape, &words);
+            assert!(matches!(error, KernelError::BrokenPlan { .. }), "seed {seed}: {error}");
+        }
+    }
+}
+
+#[test]
+fn plans_made_for_something_else_are_refused() {
+    let seed: u64 = rand::random();
+    let mut rng = StdRng::seed_from_u64(seed);
+    let scalars: Vec<_> = scalars(&mut rng, 50).iter().map(fr).collect();
+    let made = |len: usize, window_bits, max_len| {
+        Shape::new(len, window_bits).and_then(|shape| shape.within(max_len)).expect("shape")
+    };
+    let shape = made(50, 5, 60);
+    let plan = plan_words(shape, &scalars);
+    // Room for any of the shapes below.
+    let room = [plan.clone(), vec![!0; 4096]].concat();
+    assert!(Plan::from_bytes(shape, bytemuck::cast_slice(&room)).is_ok());
+    for (other, what, got, expected) in [
+        (made(50, 4, 60), "window_bits", 5, 4),
+        (made(50, 6, 60), "window_bits", 5, 6),
+        (made(50, 5, 50), "max_len", 60, 50),
+        (made(50, 5, 61), "max_len", 60, 61),
+        (made(49, 5, 60), "len", 50, 49),
+        (made(51, 5, 60), "len", 50, 51),
+        (made(0, 5, 60), "len", 50, 0),
+    ] {
+        assert_eq!(refusal(other, &room), KernelError::ForeignPlan { what, got, expected });
+    }
+    // An equal plan of fewer scalars in the same buffer takes the seal over.
+    let fewer = made(20, 5, 60);
+    let again = [plan_words(fewer, &scalars[..20]), vec![!0; 4096]].concat();
+    assert!(Plan::from_bytes(fewer, bytemuck::cast_slice(&again)).is_ok());
+    let expected = KernelError::ForeignPlan { what: "len", got: 20, expected: 50 };
+    assert_eq!(refusal(shape, &again), expected);
+    assert!(Shape::new(50, 5).and_then(|shape| shape.within(49)).is_err());
+    assert!(Shape::new(50, 5).and_then(|shape| shape.within(1 << 32)).is_err());
+}
+
+/// Every bit of the seal and of the offsets counts.
+#[test]
+fn plans_with_a_changed_bit_are_refused() {
+    let seed: u64 = rand::random();
+    let mut rng = StdRng::seed_from_u64(seed);
+    let shape = Shape::new(50, 4).expect("shape");
+    let scalars: Vec<_> = scalars(&mut rng, 50).iter().map(fr).collect();
+    let mut plan = plan_words(shape, &scalars);
+    let seal_words = 6;
+    let offsets = 64 / 8..64 / 8 + shape.num_windows() * (shape.num_buckets() + 1) / 2;
+    for word in (0..seal_words).chain(offsets) {
+        for bit in 0..64 {
+            plan[word] ^= 1 << bit;
+            let error = refusal(shape, &plan);
+            let named =
+                matches!(error, KernelError::BrokenPlan { .. } | KernelError::ForeignPlan { .. });
+            assert!(named, "word {word}, bit {bit}: {error}");
+            plan[word] ^= 1 << bit;
+        }
+    }
+    // Two offsets that change places change the checksum.
+    plan.swap(64 / 8, 64 / 8 + 3);
+    refusal(shape, &plan);
+    plan.swap(64 / 8, 64 / 8 + 3);
+    assert!(Plan::from_bytes(shape, bytemuck::cast_slice(&plan)).is_ok(), "seed {seed}");
+}
+
+/// Entries are under no seal: changed ones give a wrong sum, not a panic.
+#[test]
+fn changed_entries_do_not_panic() {
     let seed: u64 = rand::random();
     let mut rng = StdRng::seed_from_u64(seed);
     let shape = Shape::new(50, 4).expect("shape");
     let bases: Vec<_> = points::<G1>(&mut rng, 50).iter().map(G1::affine).collect();
+    let scalars: Vec<_> = scalars(&mut rng, 50).iter().map(fr).collect();
+    let plan = plan_words(shape, &scalars);
+    let offsets_bytes = 4 * shape.num_windows() * (shape.num_buckets() + 1);
+    let entries = (64 + offsets_bytes.next_multiple_of(64)) / 8;
     for round in 0..200 {
-        let bits = rng.gen_range(1..=32);
-        let words: Vec<u32> =
-            (0..shape.plan_bytes() / 4).map(|_| rng.r#gen::<u32>() >> (32 - bits)).collect();
-        let plan = Plan::from_bytes(shape, bytemuck::cast_slice(&words)).expect("size");
+        let mut words = plan.clone();
+        let bits = rng.gen_range(1..=64);
+        words[entries..].fill_with(|| rng.r#gen::<u64>() >> (64 - bits));
+        let plan = Plan::from_bytes(shape, bytemuck::cast_slice(&words)).expect("sealed");
         let mut buckets = vec![Affine::IDENTITY; shape.num_accumulators()];
         let threads = rayon::current_num_threads();
         let mut workspace = vec![0u64; msm::accumulate_workspace_bytes::<Fp>(&shape, threads) / 8];
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _ = msm::accumulate(
-                &plan,
-                &bases,
-                BaseMap::Skip(0),
-                &mut buckets,
-                bytes_of(&mut workspace),
-            );
+            msm::accumulate(&plan, &bases, BaseMap::Skip(0), &mut buckets, bytes_of(&mut workspace))
         }));
-        assert!(caught.is_ok(), "seed {seed}, round {round}");
+        assert!(matches!(caught, Ok(Ok(()))), "seed {seed}, round {round}");
     }
 }

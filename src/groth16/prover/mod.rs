@@ -343,18 +343,30 @@ impl DeviceSlot {
         }
         let lane = Lane::new(self.device.clone(), options.timeout)?;
         let memory = Memory::lease(arena, &layout)?;
-        let mut partition = Partition::new(lane, inputs, &layout, memory);
-        let mut sums = Err(DeviceError::invalid("no stage gave sums").into());
-        for stage in Stage::ALL {
-            if let Some(found) = partition.run(stage, staging, readback)? {
-                sums = Ok(found);
-            }
-        }
-        partition.finish()?;
-        staging.wipe()?;
-        readback.wipe()?;
-        sums
+        let partition = Partition::new(lane, inputs, &layout, memory);
+        let sums = run_stages(partition, staging, readback);
+        // Both, and after a failed proof too, whose own error comes first.
+        let wiped = staging.wipe().and(readback.wipe());
+        let sums = sums?;
+        wiped?;
+        Ok(sums)
     }
+}
+
+/// Runs every stage, then gives up the partition's streams and memory.
+fn run_stages(
+    mut partition: Partition<'_>,
+    staging: &mut StagingRing,
+    readback: &mut Readback,
+) -> Result<assemble::MsmSums, StageError> {
+    let mut sums = Err(DeviceError::invalid("no stage gave sums").into());
+    for stage in Stage::ALL {
+        if let Some(found) = partition.run(stage, staging, readback)? {
+            sums = Ok(found);
+        }
+    }
+    partition.finish()?;
+    sums
 }
 
 fn circuit_shape(assignment: &Assignment) -> CircuitShape {

@@ -142,6 +142,10 @@ impl BaseOf {
 }
 
 /// Adds `bases` into the buckets of `accumulator` as `plan` says.
+///
+/// A plan that no [`Digits`] made for an equal shape and as many scalars is the caller's mistake,
+/// which shows on the device only: a backend that can tell fails with `KernelFailed`, any other
+/// gives an undefined sum. None touches memory outside the operation's views.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MsmAccumulate {
     shape: DigitsShape,

@@ -8,14 +8,17 @@ use crate::memory::{IndexView, PointView, View};
 /// What [`DecodePoints`] verifies of every point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointCheck {
-    /// Flag bits are those of an uncompressed point, coordinates are below p, infinity is zeros.
+    /// Flag bits are those of an uncompressed point, coordinates are below p, infinity is its flag
+    /// and zeros.
     Encoding,
     /// The encoding, and that the point is on the curve.
     OnCurve,
 }
 
 /// Decodes uncompressed points: x then y, each big-endian (Fp2 as c1, c0), the top three bits of
-/// the first byte the Zcash flags (compressed, infinity, sign), to canonical layout.
+/// the first byte the Zcash flags (compressed, infinity, sign), to canonical layout. Both checks
+/// refuse a point with the compressed or the sign flag, and all-zero bytes without the infinity
+/// flag: they would decode to the canonical infinity, which has an encoding of its own.
 ///
 /// `target` may be the same bytes as `source`. `status` is a word that the caller filled with
 /// `u32::MAX`; it is lowered to the first index that fails the check, whose result is undefined.

@@ -54,6 +54,14 @@ impl Plan {
 /// # Errors
 /// What the device answers at once.
 pub fn accumulate_garbage(fixture: &mut Fixture, stream: Stream) -> Result<()> {
+    accumulate_unplanned(fixture, stream, u32::MAX)
+}
+
+/// Enqueues an MSM by a plan that is nothing but this word, again and again.
+///
+/// # Errors
+/// What the device answers at once.
+pub fn accumulate_unplanned(fixture: &mut Fixture, stream: Stream, word: u32) -> Result<()> {
     let shape =
         DigitsShape { max_len: 64, window_bits: fixture.device().window_bits(Group::G1, 64) };
     let plan = Plan { len: 64, ..Plan::new(fixture, shape)? };
@@ -61,7 +69,7 @@ pub fn accumulate_garbage(fixture: &mut Fixture, stream: Stream) -> Result<()> {
     let bases = fixture.resident("bases", 64 * Group::G1.affine_bytes())?;
     let bases = PointView::new(bases, Group::G1)?;
     let device = fixture.device().clone();
-    device.enqueue(stream, &Op::Fill(Fill::new(plan.view, u32::MAX)))?;
+    device.enqueue(stream, &Op::Fill(Fill::new(plan.view, word)))?;
     buffers.clear(&*device, stream)?;
     buffers.accumulate(&*device, stream, &plan, bases, BaseOf::same())
 }

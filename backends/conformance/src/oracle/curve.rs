@@ -54,9 +54,9 @@ pub trait CurveOracle: 'static {
         let degree = limbs.len() / 2;
         limbs.chunks_mut(degree.max(1)).for_each(<[_]>::reverse);
         let point = Self::from_affine_limbs(&limbs);
-        // Zeros are how infinity looks in blstrs, which takes it to be on the curve.
-        let stands_on_curve = || !bool::from(point.is_identity()) && Self::on_curve(&point);
-        let good = flags == 0 && (!on_curve || stands_on_curve());
+        // Zeros are how infinity looks in blstrs; here it takes the flag.
+        let infinity = bool::from(point.is_identity());
+        let good = flags == 0 && !infinity && (!on_curve || Self::on_curve(&point));
         good.then_some(point)
     }
 
@@ -197,6 +197,12 @@ mod tests {
         assert_eq!(C::encode(&infinity), vec![0; C::affine_bytes()]);
         assert_eq!(C::from_uncompressed(&C::uncompressed(&infinity), true).unwrap(), infinity);
         assert!(C::decode_jacobian(&vec![0xff; C::GROUP.jacobian_bytes() as usize]).is_err());
+        for on_curve in [false, true] {
+            let mut zeros = vec![0; C::affine_bytes()];
+            assert!(C::from_uncompressed(&zeros, on_curve).is_none());
+            zeros[0] = 0x80;
+            assert!(C::from_uncompressed(&zeros, on_curve).is_none());
+        }
         let mut too_large = C::uncompressed(&C::Affine::generator());
         too_large[..48].copy_from_slice(&fp_modulus_be());
         assert!(C::from_uncompressed(&too_large, false).is_none());

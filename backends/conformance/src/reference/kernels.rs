@@ -19,7 +19,7 @@ use crate::oracle::{
 const PLAN_MARK: u64 = 0x6e61_6c70_6b6c_7774;
 const PLAN_HEADER_BYTES: u64 = 32;
 
-/// Size of a plan: a header (mark, number of scalars, window bits) and the scalars.
+/// Size of a plan: a header (mark, number of scalars, window bits, most scalars) and the scalars.
 pub(super) fn plan_bytes(max_len: u64) -> Option<u64> {
     max_len.checked_mul(32)?.checked_add(PLAN_HEADER_BYTES)
 }
@@ -191,7 +191,7 @@ fn digits(memory: &mut Memory, op: &Digits) -> Result<(), String> {
     let mut plan = PLAN_MARK.to_le_bytes().to_vec();
     plan.extend((scalars.len() as u64).to_le_bytes());
     plan.extend(u64::from(op.shape().window_bits).to_le_bytes());
-    plan.resize(PLAN_HEADER_BYTES as usize, 0);
+    plan.extend(op.shape().max_len.to_le_bytes());
     plan.extend(frs_to_bytes(&scalars));
     memory.store(op.plan(), &plan)
 }
@@ -201,9 +201,10 @@ fn planned(memory: &Memory, op: &MsmAccumulate) -> Result<Vec<Scalar>, String> {
     let plan = memory.bytes(op.plan())?;
     let header: Vec<_> =
         plan.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let expected = [PLAN_MARK, op.len(), op.shape().window_bits.into()];
-    if !header.starts_with(&expected) {
-        return Err(format!("{} is no plan of {} scalars", op.plan().name(), op.len()));
+    let (len, shape) = (op.len(), op.shape());
+    if !header.starts_with(&[PLAN_MARK, len, shape.window_bits.into(), shape.max_len]) {
+        let name = op.plan().name();
+        return Err(format!("{name} is no plan of {len} scalars for {shape:?}"));
     }
     let end = plan_bytes(op.len()).unwrap_or(u64::MAX) as usize;
     let scalars = plan.get(PLAN_HEADER_BYTES as usize..end).ok_or("the plan is cut short")?;

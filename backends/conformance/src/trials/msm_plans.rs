@@ -3,11 +3,14 @@
 use blstrs::Scalar;
 use ff::Field;
 use rand::Rng;
+use twinlock_api::Error;
 use twinlock_api::layout::NO_BASE;
 use twinlock_api::op::{BaseOf, DigitsShape};
 
 use super::{edge_values, random_values};
-use crate::harness::{Fixture, MsmBuffers, Plan, Trial, Verdict, ensure, passed};
+use crate::harness::{
+    Fixture, MsmBuffers, Plan, Trial, Verdict, accumulate_unplanned, ensure, passed,
+};
 use crate::oracle::{CurveOracle, G1, G2, known_bases, msm_by_logs};
 
 pub(super) fn trials() -> Vec<Trial> {
@@ -24,6 +27,7 @@ pub(super) fn trials() -> Vec<Trial> {
         Trial { name: "msm_g2::indexed_in_chunks", run: indexed_in_chunks::<G2> },
         Trial { name: "msm_g2::plan_of_fewer", run: plan_of_fewer::<G2> },
         Trial { name: "msm_g2::buffers_reused", run: buffers_reused::<G2> },
+        Trial { name: "msm_g1::plan_never_made", run: plan_never_made },
         Trial { name: "msm_both::one_plan", run: one_plan },
         Trial { name: "msm_both::interleaved", run: interleaved },
     ]
@@ -228,6 +232,26 @@ fn buffers_reused<C: CurveOracle>(f: &mut Fixture) -> Verdict {
     ensure(found == msm_by_logs::<C>(&total, &bases.logs), || {
         "four plans in one accumulator: a wrong sum".into()
     })?;
+    passed()
+}
+
+/// What is no plan fails as a kernel or gives an undefined sum; the device lives, nothing outside
+/// the operation's views is written (the fixture's guards tell), and the next MSM is right.
+fn plan_never_made(f: &mut Fixture) -> Verdict {
+    let device = f.device().clone();
+    for word in [u32::MAX, 0, 1, 0x0101_0101, 1 << 31] {
+        let stream = device.create_stream("no plan")?;
+        accumulate_unplanned(f, stream, word)?;
+        let outcome = f.sync_stream(stream);
+        ensure(matches!(outcome, Ok(()) | Err(Error::KernelFailed { .. })), || {
+            format!("a plan of {word:#x} throughout: {outcome:?}")
+        })?;
+        device.destroy_stream(stream)?;
+        let bases = known_bases::<G1>(40, &mut f.rng);
+        let scalars = random_values(40, &mut f.rng);
+        let expected = msm_by_logs::<G1>(&scalars, &bases.logs);
+        f.expect_msm::<G1>("after no plan", &scalars, &bases.points, expected)?;
+    }
     passed()
 }
 

@@ -9,8 +9,8 @@ use crate::vector::{self, Input};
 use crate::workspace::{cast, cast_mut};
 use std::sync::Arc;
 use twinlock_api::op::{
-    BaseOf, Convert, DecodePoints, Digits, Direction, MsmAccumulate, MsmReduce, Ntt, Order,
-    PointCheck, Vector, VectorKind,
+    BaseOf, Convert, DecodePoints, Digits, DigitsShape, Direction, MsmAccumulate, MsmReduce, Ntt,
+    Order, PointCheck, Vector, VectorKind,
 };
 use twinlock_api::{Error, Group, Op, Result, View};
 
@@ -177,16 +177,17 @@ impl Execution<'_> {
     }
 
     /// The numbers of a plan that was made of `len` scalars.
-    fn shape(&self, len: u64, window_bits: u32) -> Result<Shape> {
+    fn shape(&self, len: u64, shape: DigitsShape) -> Result<Shape> {
         let len = usize::try_from(len).map_err(|error| self.failed(error))?;
-        self.kernel(Shape::new(len, window_bits))
+        let DigitsShape { max_len, window_bits } = shape;
+        self.kernel(Shape::new(len, window_bits).and_then(|shape| shape.within(max_len)))
     }
 
     fn digits(&self, op: &Digits) -> Result<()> {
         let scalars = self.read(op.scalars())?;
         let (mut plan, mut workspace) = (self.write(op.plan())?, self.write(op.workspace())?);
         let scalars: &[Fr] = self.kernel(cast("scalars", scalars.bytes()))?;
-        let shape = self.shape(scalars.len() as u64, op.shape().window_bits)?;
+        let shape = self.shape(scalars.len() as u64, op.shape())?;
         self.kernel(msm::digits(shape, scalars, plan.bytes_mut(), workspace.bytes_mut()))
     }
 
@@ -207,8 +208,9 @@ impl Execution<'_> {
             }
             (BaseOf::Indexed { .. }, None) => return Err(self.failed("no base map")),
         };
-        let shape = self.shape(op.len(), op.shape().window_bits)?;
-        let plan = self.kernel(Plan::from_bytes(shape, plan.bytes()))?;
+        let shape = self.shape(op.len(), op.shape())?;
+        let plan = Plan::from_bytes(shape, plan.bytes())
+            .map_err(|error| self.failed(format!("{}: {error}", op.plan().name())))?;
         let bases: &[Affine<F>] = self.kernel(cast("bases", bases.bytes()))?;
         let buckets = self.buckets(shape, buckets.bytes_mut())?;
         self.kernel(msm::accumulate(&plan, bases, map, buckets, workspace.bytes_mut()))
@@ -232,7 +234,7 @@ impl Execution<'_> {
         let (mut buckets, mut windows) = (self.write(op.accumulator())?, self.write(op.windows())?);
         let mut workspace = self.write(op.workspace())?;
         // Only the width of the windows matters here.
-        let shape = self.shape(0, op.shape().window_bits)?;
+        let shape = self.shape(0, op.shape())?;
         let buckets = self.buckets::<F>(shape, buckets.bytes_mut())?;
         let windows: &mut [Jacobian<F>] = self.kernel(cast_mut("windows", windows.bytes_mut()))?;
         self.kernel(msm::reduce(&shape, buckets, windows, workspace.bytes_mut()))

@@ -1,7 +1,8 @@
 //! Adds bases to their buckets.
 
 use super::batch::{RunSums, Sums};
-use super::digits::{NEGATIVE, Plan};
+use super::digits::NEGATIVE;
+use super::plan::Plan;
 use super::shape::Shape;
 use crate::error::{KernelError, expect_len};
 use crate::field::{Affine, Coordinate};
@@ -76,9 +77,9 @@ struct Piece<'a, F> {
     edges: &'a mut [Affine<F>; 2],
 }
 
-/// Where the plan does not hang together, because the buffer was not filled by `digits` for this
-/// shape.
-const BROKEN_PLAN: KernelError = KernelError::Layout { what: "plan" };
+/// Where the offsets do not hang together, in spite of their seal.
+const BROKEN_PLAN: KernelError =
+    KernelError::BrokenPlan { reason: "the offsets of the plan do not hang together" };
 
 /// Adds, for each entry of the plan, its base (negated if the digit is negative) to its bucket.
 ///
@@ -87,7 +88,7 @@ const BROKEN_PLAN: KernelError = KernelError::Layout { what: "plan" };
 /// rayon's current number of threads.
 ///
 /// # Errors
-/// Lengths that do not agree, a workspace too short, a plan that `digits` did not make.
+/// Lengths that do not agree, a workspace too short.
 pub fn accumulate<F: Coordinate>(
     plan: &Plan<'_>,
     bases: &[Affine<F>],

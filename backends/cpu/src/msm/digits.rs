@@ -7,11 +7,12 @@
 //! A plan is flat: `offsets[w][b]..offsets[w][b + 1]` of window w's entries belong to bucket b,
 //! which stands for the digit b + 1. An entry is a scalar's index, with the sign in the top bit.
 
+use super::plan::Draft;
 use super::shape::Shape;
 use crate::error::{KernelError, expect_len};
 use crate::field::{FR_MODULUS, Fr, less_than};
 use crate::scatter::Scatter;
-use crate::workspace::{carve, carved_bytes, cast};
+use crate::workspace::{carve, carved_bytes};
 
 /// Sign of an entry.
 pub(crate) const NEGATIVE: u32 = 1 << 31;
@@ -63,61 +64,10 @@ fn booth_digit(recoded: &[u64; 4], window: u32, window_bits: u32) -> i32 {
     (((value + 1) >> 1) as i32) - (top << window_bits)
 }
 
-/// A plan's parts, in the caller's buffer.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
-    shape: Shape,
-    offsets: &'a [u32],
-    entries: &'a [u32],
-}
-
-impl<'a> Plan<'a> {
-    /// The plan that `digits` left in `bytes` for this shape.
-    pub fn from_bytes(shape: Shape, bytes: &'a [u8]) -> Result<Self, KernelError> {
-        let offsets_bytes = carved_bytes::<u32>(shape.num_offsets());
-        let entries_bytes = shape.num_entries() * size_of::<u32>();
-        let expected = offsets_bytes + carved_bytes::<u32>(shape.num_entries());
-        let short = KernelError::Length { what: "plan bytes", got: bytes.len(), expected };
-        let Some((offsets, entries)) = bytes.split_at_checked(offsets_bytes) else {
-            return Err(short);
-        };
-        let (Some(offsets), Some(entries)) =
-            (offsets.get(..shape.num_offsets() * size_of::<u32>()), entries.get(..entries_bytes))
-        else {
-            return Err(short);
-        };
-        Ok(Self {
-            shape,
-            offsets: cast("plan bytes", offsets)?,
-            entries: cast("plan bytes", entries)?,
-        })
-    }
-
-    /// The shape it was made for.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// A window's offsets, one more than there are buckets, and its entries. What a foreign buffer
-    /// holds is not trusted: readers bound every offset and index.
-    pub(crate) fn window(&self, window: usize) -> (&'a [u32], &'a [u32]) {
-        let (n, stride) = (self.shape.len(), self.shape.num_buckets() + 1);
-        let offsets = self.offsets.get(window * stride..(window + 1) * stride).unwrap_or(&[]);
-        let entries = self.entries.get(window * n..(window + 1) * n).unwrap_or(&[]);
-        let used = offsets.last().map_or(0, |end| (*end as usize).min(n));
-        (offsets, entries.get(..used).unwrap_or(&[]))
-    }
-}
-
 /// Scalars are recoded in chunks of this many; the longer ones of each chunk are kept together.
 const CHUNK_LEN: usize = 1 << 12;
 
 impl Shape {
-    /// Bytes of a plan.
-    pub fn plan_bytes(&self) -> usize {
-        carved_bytes::<u32>(self.num_offsets()) + carved_bytes::<u32>(self.num_entries())
-    }
-
     /// Bytes of workspace that `digits` needs on `threads` threads.
     pub fn digits_workspace_bytes(&self, threads: usize) -> usize {
         let n = self.len();
@@ -187,7 +137,7 @@ impl Recoded<'_> {
 }
 
 /// Sorts the digits of `scalars` (Montgomery form, below r) by bucket, window by window, into
-/// `plan`. Buffers must be at least as long as `plan_bytes` and `digits_workspace_bytes` say, the
+/// `plan`, and seals it. Buffers must be at least as long as `plan_bytes` and `digits_workspace_bytes` say, the
 /// latter for rayon's current number of threads. Runs on the current rayon pool.
 pub fn digits(
     shape: Shape,
@@ -209,11 +159,10 @@ pub fn digits(
     let long_len: &mut [u32] = carve(what, &mut workspace, num_chunks)?;
     let counts: &mut [u32] =
         carve(what, &mut workspace, shape.num_windows() * num_groups * num_buckets)?;
-    let mut plan = plan;
-    let offsets: &mut [u32] = carve("plan bytes", &mut plan, shape.num_offsets())?;
-    let entries: &mut [u32] = carve("plan bytes", &mut plan, shape.num_entries())?;
+    let plan = Draft::new(&shape, plan)?;
     if n == 0 {
-        offsets.fill(0);
+        plan.offsets.fill(0);
+        plan.seal(&shape);
         return Ok(());
     }
 
@@ -256,7 +205,7 @@ pub fn digits(
     });
     counts
         .par_chunks_mut(num_groups * num_buckets)
-        .zip(offsets.par_chunks_mut(num_buckets + 1))
+        .zip(plan.offsets.par_chunks_mut(num_buckets + 1))
         .for_each(|(counts, offsets)| {
             let mut position = 0;
             for bucket in 0..num_buckets {
@@ -268,7 +217,7 @@ pub fn digits(
             }
             offsets[num_buckets] = position;
         });
-    let scatter = Scatter::new(entries);
+    let scatter = Scatter::new(plan.entries);
     counts.par_chunks_mut(num_buckets).enumerate().for_each(|(task, positions)| {
         let (window, group) = (task / num_groups, task % num_groups);
         recoded.for_each(window, chunks_of(group), |bucket, entry| {
@@ -282,11 +231,13 @@ pub fn digits(
             *position += 1;
         });
     });
+    plan.seal(&shape);
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Plan;
     use super::*;
     use rand::Rng;
 

@@ -7,10 +7,12 @@
 mod accumulate;
 mod batch;
 mod digits;
+mod plan;
 mod reduce;
 mod shape;
 
 pub use accumulate::{BaseMap, accumulate, accumulate_workspace_bytes};
-pub use digits::{Plan, digits};
+pub use digits::digits;
+pub use plan::Plan;
 pub use reduce::{combine, reduce, reduce_workspace_bytes};
 pub use shape::Shape;

@@ -9,6 +9,7 @@ const SIGNED_BITS: u32 = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     len: usize,
+    max_len: usize,
     window_bits: u32,
 }
 
@@ -25,7 +26,16 @@ impl Shape {
         expect_range("scalars", len as u64, 0, Self::MAX_LEN as u64)?;
         let (least, most) = (Self::MIN_WINDOW_BITS, Self::MAX_WINDOW_BITS);
         expect_range("window_bits", window_bits.into(), least.into(), most.into())?;
-        Ok(Self { len, window_bits })
+        Ok(Self { len, max_len: len, window_bits })
+    }
+
+    /// The same in buffers for `max_len` scalars.
+    ///
+    /// # Errors
+    /// Fewer than there are, or more than [`Shape::MAX_LEN`].
+    pub fn within(self, max_len: u64) -> Result<Self, KernelError> {
+        expect_range("max_len", max_len, self.len as u64, Self::MAX_LEN as u64)?;
+        Ok(Self { max_len: max_len as usize, ..self })
     }
 
     /// The width that takes the least time for `len` scalars of full size.
@@ -45,6 +55,11 @@ impl Shape {
     /// How many scalars.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many scalars a plan in the same buffers may have; no size depends on it.
+    pub fn max_len(&self) -> usize {
+        self.max_len
     }
 
     /// Whether there are none.
