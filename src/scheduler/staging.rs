@@ -85,9 +85,12 @@ impl StagingRing {
     /// failed with.
     pub fn wipe(&mut self) -> Result<()> {
         let start = Instant::now();
-        self.slots.iter_mut().fold(Ok(()), |outcome, slot| {
-            outcome.and(wipe(slot.as_mut(), self.timeout.saturating_sub(start.elapsed())))
-        })
+        let mut outcome = Ok(());
+        for slot in &mut self.slots {
+            let left = self.timeout.saturating_sub(start.elapsed());
+            outcome = outcome.and(wipe(slot.as_mut(), left));
+        }
+        outcome
     }
 }
 
