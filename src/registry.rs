@@ -1,4 +1,4 @@
-//! Finds devices. The only file that names concrete backends.
+//! Finds devices. The only file that opens concrete backends.
 
 use std::sync::Arc;
 

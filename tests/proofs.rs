@@ -287,15 +287,97 @@ fn an_h_query_of_the_whole_domain_serves_too() {
 }
 
 #[test]
-fn memory_is_returned_and_the_budget_kept() {
+fn a_budget_too_small_is_refused_with_the_numbers() {
     let mut rng = rng();
     let circuit = Mix::random(MixShape::new(8, Profile::Even).unwrap(), &mut rng);
     let (_, bytes) = key_of(circuit.clone(), &mut rng);
     let file = ParameterFile::from_source("key", bytes).unwrap();
     let small = prover(|options| options.memory_bytes = Some(20_000));
     let key = small.key(&file).unwrap();
-    let error = small.create_proof(circuit.clone(), &key, Scalar::ONE, Scalar::ONE).unwrap_err();
+    let error = small.create_proof(circuit, &key, Scalar::ONE, Scalar::ONE).unwrap_err();
     assert!(error.to_string().contains("exceeds the device's limit of 20000"), "{error}");
+}
+
+/// What earlier proofs left reserved never stands in the way of a key or proof that would fit.
+#[test]
+fn idle_memory_makes_room() {
+    let mut rng = rng();
+    let of = |lg| MixShape::new(lg, Profile::Even).unwrap();
+    let keys = [9, 10].map(|lg| generate_parameters(Mix::blank(of(lg)), &mut rng, &|_, _| ()));
+    let [small, large] = keys.map(Result::unwrap);
+    let proves = |budget: u64, first_large: bool| -> twinlock::Result<()> {
+        let prover = prover(|options| {
+            options.msm_chunk = Some(64);
+            options.memory_bytes = Some(budget);
+        });
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        if first_large {
+            let circuit = Mix::random(of(10), &mut rng);
+            prover.create_proof(circuit, &prover.key(&large)?, Scalar::ONE, Scalar::ONE)?;
+        }
+        let key = prover.load(&small)?;
+        prover.create_proof(Mix::random(of(9), &mut rng), &key, Scalar::ONE, Scalar::ONE)?;
+        Ok(())
+    };
+    let mut tried = 0;
+    for budget in (100_000..3_000_000).step_by(100_000) {
+        // Where both fit by themselves, they fit one after the other.
+        let alone = prover(|options| {
+            options.msm_chunk = Some(64);
+            options.memory_bytes = Some(budget);
+        });
+        let circuit = Mix::random(of(10), &mut rng);
+        let key = alone.key(&large).unwrap();
+        let large_fits = alone.create_proof(circuit, &key, Scalar::ONE, Scalar::ONE).is_ok();
+        if large_fits && proves(budget, false).is_ok() {
+            tried += 1;
+            proves(budget, true).unwrap_or_else(|error| panic!("{budget}: {error}"));
+        }
+    }
+    assert!(tried > 0);
+}
+
+#[test]
+fn a_key_loaded_by_another_prover_is_streamed() {
+    let mut rng = rng();
+    let circuit = Mix::random(MixShape::new(6, Profile::Even).unwrap(), &mut rng);
+    let (_, bytes) = key_of(circuit.clone(), &mut rng);
+    let file = ParameterFile::from_source("key", bytes).unwrap();
+    let [one, other] = [prover(|_| ()), prover(|_| ())];
+    let key = one.load(&file).unwrap();
+    let expected = one.create_proof(circuit.clone(), &key, Scalar::ONE, Scalar::ONE).unwrap();
+    let proof = other.create_proof(circuit, &key, Scalar::ONE, Scalar::ONE).unwrap();
+    assert_eq!(proof, expected);
+}
+
+#[test]
+fn without_the_self_check_an_unsatisfied_witness_is_refused_too() {
+    let mut rng = rng();
+    let circuit = Mix::random(MixShape::new(6, Profile::Even).unwrap(), &mut rng);
+    let (_, bytes) = key_of(circuit.clone(), &mut rng);
+    let file = ParameterFile::from_source("key", bytes).unwrap();
+    let prover = prover(|options| options.self_check = false);
+    let mut assignment = synthesize(circuit).unwrap();
+    assignment.c[15] += Scalar::ONE;
+    let key = prover.key(&file).unwrap();
+    let error = prover.prove(&key, &assignment, Scalar::ONE, Scalar::ONE).unwrap_err();
+    assert!(error.to_string().contains("constraint 15"), "{error}");
+}
+
+#[test]
+fn a_key_with_a_wrong_point_gives_no_proof_and_a_hint() {
+    let mut rng = rng();
+    let circuit = Mix::random(MixShape::new(6, Profile::Even).unwrap(), &mut rng);
+    let (mut theirs, _) = key_of(circuit.clone(), &mut rng);
+    // Of the first packing, whose value is a sum with a random element: not zero.
+    let wrong = theirs.l[4];
+    Arc::get_mut(&mut theirs.l).unwrap()[6] = wrong;
+    let mut bytes = Vec::new();
+    theirs.write(&mut bytes).unwrap();
+    let file = ParameterFile::from_source("key", bytes).unwrap();
+    let error = create_proof(circuit, &file, Scalar::ONE, Scalar::ONE).unwrap_err();
+    assert!(matches!(error, Error::InvalidProof { .. }), "{error}");
+    assert!(error.to_string().contains("params check"), "{error}");
 }
 
 #[test]

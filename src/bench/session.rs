@@ -68,7 +68,7 @@ impl Session {
     }
 
     pub fn download(&mut self, source: View) -> Result<Vec<u8>, DeviceError> {
-        self.readback.read(&*self.device, self.stream, source)
+        Ok(self.readback.read(&*self.device, self.stream, source)?.to_vec())
     }
 
     /// Enqueues a step. Waits for it if steps are measured apart.

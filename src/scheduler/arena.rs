@@ -67,38 +67,81 @@ impl Arena {
         self.shared.budget_bytes
     }
 
-    /// Takes from the driver what is missing for `bytes` contiguous bytes of `class`, giving idle
-    /// pieces of that class back first. May be slow; nothing in the steady state calls it.
+    /// Takes from the driver what is missing for `bytes` contiguous bytes of `class`: see
+    /// [`reserve_all`](Self::reserve_all).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reserve(&self, class: MemoryClass, bytes: u64) -> Result<()> {
+        self.reserve_all(&[(class, bytes)])
+    }
+
+    /// Takes from the driver what is missing for as many contiguous bytes of each class as `needs`
+    /// says. Idle pieces of a class that is missing go back first, then, where the budget asks for
+    /// it, every idle piece. May be slow; nothing in the steady state calls it.
     ///
     /// # Errors
     /// `ExceedsLimit` past the budget, or what the driver answers.
-    pub fn reserve(&self, class: MemoryClass, bytes: u64) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
+    pub fn reserve_all(&self, needs: &[(MemoryClass, u64)]) -> Result<()> {
         let mut state = self.lock();
-        let fits = |piece: &Piece| {
-            piece.region.class() == class && piece.space.largest_hole_bytes() >= bytes
-        };
-        if state.pieces.iter().any(fits) {
+        let mut kept: Vec<Region> = Vec::new();
+        let mut missing: Vec<(MemoryClass, u64)> = Vec::new();
+        for &(class, bytes) in needs.iter().filter(|(_, bytes)| *bytes > 0) {
+            let piece = state.pieces.iter().find(|piece| {
+                piece.region.class() == class
+                    && piece.space.largest_hole_bytes() >= bytes
+                    && !kept.contains(&piece.region)
+            });
+            match piece {
+                Some(piece) => kept.push(piece.region),
+                None => missing.push((class, bytes)),
+            }
+        }
+        if missing.is_empty() {
             return Ok(());
         }
-        let idle = |piece: &Piece| piece.region.class() == class && piece.space.is_idle();
+        let of_missing = |class| missing.iter().any(|(other, _)| *other == class);
+        self.free_idle(&mut state, |region| of_missing(region.class()) && !kept.contains(&region))?;
+        if !self.fits(&state, &missing) {
+            self.free_idle(&mut state, |region| !kept.contains(&region))?;
+        }
+        if !self.fits(&state, &missing) {
+            // Even what would serve is too large beside the rest: all anew.
+            self.free_idle(&mut state, |_| true)?;
+            missing = needs.to_vec();
+            missing.retain(|&(class, bytes)| {
+                !state.pieces.iter().any(|piece| {
+                    piece.region.class() == class && piece.space.largest_hole_bytes() >= bytes
+                })
+            });
+        }
+        if !self.fits(&state, &missing) {
+            let in_use = reserved_bytes(&state);
+            return Err(Error::ExceedsLimit {
+                what: format!("bytes of device memory beside {in_use} in pieces in use"),
+                requested: total_bytes(&missing),
+                limit: self.shared.budget_bytes,
+            });
+        }
+        for (class, bytes) in missing {
+            let size = rounded(bytes);
+            let region = self.shared.device.allocate(piece_name(class), class, size)?;
+            state.pieces.push(Piece { region, space: Allocator::new(size, ARENA_ALIGN_BYTES) });
+        }
+        Ok(())
+    }
+
+    fn fits(&self, state: &State, missing: &[(MemoryClass, u64)]) -> bool {
+        reserved_bytes(state).saturating_add(total_bytes(missing)) <= self.shared.budget_bytes
+    }
+
+    /// Gives idle pieces that `may_go` back to the driver.
+    fn free_idle(&self, state: &mut State, may_go: impl Fn(Region) -> bool) -> Result<()> {
+        let idle = |piece: &Piece| piece.space.is_idle() && may_go(piece.region);
         while let Some(at) = state.pieces.iter().position(idle) {
             let piece = state.pieces.swap_remove(at);
             self.shared.device.free(piece.region)?;
         }
-        let reserved: u64 = state.pieces.iter().map(|piece| piece.region.size_bytes()).sum();
-        let size = bytes.next_multiple_of(ARENA_ALIGN_BYTES);
-        if reserved.saturating_add(size) > self.shared.budget_bytes {
-            return Err(Error::ExceedsLimit {
-                what: format!("bytes of device memory beside {reserved} in use"),
-                requested: size,
-                limit: self.shared.budget_bytes,
-            });
-        }
-        let region = self.shared.device.allocate(piece_name(class), class, size)?;
-        state.pieces.push(Piece { region, space: Allocator::new(size, ARENA_ALIGN_BYTES) });
         Ok(())
     }
 
@@ -148,7 +191,7 @@ impl Arena {
     pub fn usage(&self) -> ArenaUsage {
         let state = self.lock();
         ArenaUsage {
-            reserved_bytes: state.pieces.iter().map(|piece| piece.region.size_bytes()).sum(),
+            reserved_bytes: reserved_bytes(&state),
             in_use_bytes: state.in_use_bytes,
             padding_bytes: state.in_use_bytes - state.asked_bytes,
             peak_bytes: state.peak_bytes,
@@ -197,6 +240,19 @@ impl fmt::Debug for Arena {
             .field("usage", &self.usage())
             .finish()
     }
+}
+
+/// A piece of `bytes` bytes as it is asked for; saturating, for the budget refuses that anyway.
+fn rounded(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(ARENA_ALIGN_BYTES).unwrap_or(u64::MAX)
+}
+
+fn total_bytes(needs: &[(MemoryClass, u64)]) -> u64 {
+    needs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(rounded(*bytes)))
+}
+
+fn reserved_bytes(state: &State) -> u64 {
+    state.pieces.iter().map(|piece| piece.region.size_bytes()).sum()
 }
 
 fn piece_name(class: MemoryClass) -> &'static str {
@@ -339,22 +395,36 @@ mod tests {
         arena.reserve(WORK, 2048).unwrap();
         assert_eq!(usage(&arena).reserved_bytes, 2048);
         let held = arena.lease("held", WORK, 4).unwrap();
-        // Not so one in use, or of the other class.
+        // Not so one in use.
         arena.reserve(RESIDENT, 1024).unwrap();
         arena.reserve(WORK, 1792).unwrap();
         assert_eq!(usage(&arena).reserved_bytes, 3072, "a hole of the piece in use is enough");
-        let outcome = arena.reserve(WORK, 2048);
+        // An idle one of the other class goes only where the budget asks for it.
+        arena.reserve(WORK, 2048).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 4096);
+        let outcome = arena.reserve(RESIDENT, 4096);
         let Err(Error::ExceedsLimit { what, requested, limit }) = outcome else {
             panic!("{outcome:?}");
         };
-        assert!(what.contains("3072"), "{what}");
-        assert_eq!((requested, limit), (2048, 4096));
+        assert!(what.contains("2048"), "{what}");
+        assert_eq!((requested, limit), (4096, 4096));
         assert!(arena.reserve(RESIDENT, u64::MAX - 4096).is_err());
-        // The resident piece went when a larger one was asked for.
-        assert_eq!(usage(&arena).reserved_bytes, 2048);
+        assert_eq!(usage(&arena).reserved_bytes, 2048, "idle pieces went, in vain");
         arena.reserve(RESIDENT, 2048).unwrap();
         assert_eq!(usage(&arena).reserved_bytes, 4096, "the budget to the last byte");
         drop(held);
+    }
+
+    #[test]
+    fn needs_are_met_together_or_made_anew() {
+        let arena = arena(4096);
+        // Large idle pieces of both classes must not stand in the way of small needs of both.
+        arena.reserve_all(&[(WORK, 3072), (RESIDENT, 1024)]).unwrap();
+        arena.reserve_all(&[(WORK, 256), (RESIDENT, 2048)]).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 2304);
+        // What serves is kept.
+        arena.reserve_all(&[(WORK, 1024), (RESIDENT, 2048)]).unwrap();
+        assert_eq!(usage(&arena).reserved_bytes, 3072);
     }
 
     #[test]

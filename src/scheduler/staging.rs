@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use zeroize::Zeroizing;
+
 use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
 /// A fixed number of slots of one size, allocated once and used in turn.
@@ -26,7 +28,7 @@ impl StagingRing {
         if slots == 0 || slot_bytes == 0 {
             return Err(Error::invalid("a staging ring needs slots with bytes"));
         }
-        let slot_bytes = slot_bytes.next_multiple_of(256);
+        let slot_bytes = rounded(slot_bytes)?;
         let slots = (0..slots)
             .map(|_| device.allocate_staging("staging_upload", StagingKind::Upload, slot_bytes))
             .collect::<Result<_>>()?;
@@ -94,6 +96,14 @@ impl StagingRing {
     }
 }
 
+fn rounded(bytes: u64) -> Result<u64> {
+    bytes.checked_next_multiple_of(256).ok_or_else(|| Error::ExceedsLimit {
+        what: "bytes of a staging buffer".into(),
+        requested: bytes,
+        limit: u64::MAX / 256 * 256,
+    })
+}
+
 /// One download buffer, for the few results that a proof brings back.
 pub struct Readback {
     buffer: Box<dyn Staging>,
@@ -106,18 +116,23 @@ impl Readback {
     /// # Errors
     /// What the device answers.
     pub fn new(device: &dyn Device, size_bytes: u64, timeout: Duration) -> Result<Self> {
-        let size_bytes = size_bytes.max(1).next_multiple_of(256);
+        let size_bytes = rounded(size_bytes.max(1))?;
         let buffer =
             device.allocate_staging("staging_download", StagingKind::Download, size_bytes)?;
         Ok(Self { buffer, timeout })
     }
 
-    /// Copies `source` to the host, waiting for the work before it on `stream`.
+    /// Copies `source` to the host, wiped there when dropped, waiting for the work before it on `stream`.
     ///
     /// # Errors
     /// `Timeout`, or what that work failed with.
-    pub fn read(&mut self, device: &dyn Device, stream: Stream, source: View) -> Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(source.len_bytes() as usize);
+    pub fn read(
+        &mut self,
+        device: &dyn Device,
+        stream: Stream,
+        source: View,
+    ) -> Result<Zeroizing<Vec<u8>>> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(source.len_bytes() as usize));
         let mut offset = 0;
         while offset < source.len_bytes() {
             let len = self.buffer.size_bytes().min(source.len_bytes() - offset);
@@ -289,7 +304,7 @@ mod tests {
                 let mut readback = Readback::new(&*device, readback_bytes, SOON).unwrap();
                 let bytes = readback.read(&*device, stream, view).unwrap();
                 let expected: Vec<_> = (0..len_bytes).map(byte_at).collect();
-                assert_eq!(bytes, expected);
+                assert_eq!(*bytes, expected);
                 readback.wipe().unwrap();
                 assert!(is_wiped(&mut readback.buffer));
             }
@@ -320,7 +335,7 @@ mod tests {
         assert_eq!(outcome, Err(failed("file")));
         // What was filled before went its way, nothing after.
         let bytes = Readback::new(&*device, 1024, SOON).unwrap().read(&*device, stream, view);
-        assert_eq!(bytes.unwrap(), [[SECRET; 512], [0; 512]].concat());
+        assert_eq!(*bytes.unwrap(), [[SECRET; 512], [0; 512]].concat());
         ring.wipe().unwrap();
         assert!(ring.slots.iter_mut().all(is_wiped));
     }

@@ -8,8 +8,7 @@ use crate::groth16::params::VerifyingKey;
 use crate::groth16::proof::Proof;
 use crate::views::{Canonical, as_bytes_mut};
 
-/// The proof's five MSMs, before blinding.
-#[derive(Clone, Copy)]
+/// The proof's five MSMs, before blinding: they tell of the witness, so they are wiped when dropped.
 pub(super) struct MsmSums {
     pub h: G1Projective,
     pub l: G1Projective,
@@ -26,17 +25,28 @@ impl MsmSums {
     }
 }
 
+impl Drop for MsmSums {
+    fn drop(&mut self) {
+        for sum in [&mut self.h, &mut self.l, &mut self.a, &mut self.b_g1] {
+            as_bytes_mut(std::slice::from_mut(sum)).zeroize();
+        }
+        as_bytes_mut(std::slice::from_mut(&mut self.b_g2)).zeroize();
+    }
+}
+
 /// sum over i of 2^(window_bits * i) * W_i, where `bytes` holds the W_i as Jacobian points.
 pub(super) fn combine_windows<G: Group + Canonical>(bytes: &[u8], window_bits: u32) -> G {
     let mut windows = vec![G::identity(); bytes.len() / size_of::<G>()];
     let target = as_bytes_mut(&mut windows);
     target.copy_from_slice(&bytes[..target.len()]);
-    windows.iter().rev().fold(G::identity(), |mut sum, window| {
+    let sum = windows.iter().rev().fold(G::identity(), |mut sum, window| {
         for _ in 0..window_bits {
             sum = sum.double();
         }
         sum + window
-    })
+    });
+    as_bytes_mut(&mut windows).zeroize();
+    sum
 }
 
 /// The two blinding factors; wiped when dropped.
@@ -49,6 +59,15 @@ impl Drop for Blinding {
     fn drop(&mut self) {
         as_bytes_mut(std::slice::from_mut(&mut self.r)).zeroize();
         as_bytes_mut(std::slice::from_mut(&mut self.s)).zeroize();
+    }
+}
+
+/// Blinding factors of a batch; wiped when dropped.
+pub(super) struct Factors(pub Vec<Scalar>);
+
+impl Drop for Factors {
+    fn drop(&mut self) {
+        as_bytes_mut(&mut self.0).zeroize();
     }
 }
 

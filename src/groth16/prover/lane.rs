@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinlock_api::{Device, Op, Result, Stream};
+use twinlock_api::{Device, Error, Op, Result, Stream};
 
 /// One stream for copies and decoding, one for arithmetic. Dropping it waits for both, so that
 /// what the work used may be reused.
@@ -42,15 +42,19 @@ impl Lane {
         self.device.synchronize(&self.device.record(self.compute)?, self.timeout)
     }
 
-    /// Waits until neither stream has work in flight, whether it succeeded or not.
-    pub fn settle(&self) {
+    /// Waits until neither stream has work in flight, whether it succeeded or not. `false` when
+    /// that cannot be known, for a wait ran out of time.
+    pub fn settle(&self) -> bool {
+        let mut settled = true;
         for stream in [self.copy, self.compute] {
             let ended = (self.device.record(stream))
                 .and_then(|event| self.device.synchronize(&event, self.timeout));
             if let Err(error) = ended {
+                settled &= !matches!(error, Error::Timeout { .. });
                 tracing::debug!(%error, "a stream did not end cleanly");
             }
         }
+        settled
     }
 
     /// Runs `enqueue` on a stream of its own and waits for it.

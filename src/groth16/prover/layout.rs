@@ -1,5 +1,5 @@
-//! Every buffer of a proof: how large it is and in which stages it lives. The planner adds the
-//! sizes up and the prover leases by the same list, so what was planned is what is used.
+//! Every buffer of a proof: how large it is, in which stages it lives and where it lies. The end of
+//! the list is what a proof reserves and leases, so what was planned is what is used.
 
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, Group, INDEX_BYTES};
 use twinlock_api::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout};

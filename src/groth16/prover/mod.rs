@@ -17,7 +17,7 @@ use ff::Field;
 use rand::RngCore;
 use twinlock_api::{Device, Error as DeviceError, MemoryClass, OpenOptions};
 
-use self::assemble::{Blinding, assemble};
+use self::assemble::{Blinding, Factors, assemble};
 use self::bases::ResidentQueries;
 use self::lane::Lane;
 use self::layout::{LayoutOptions, ProofLayout, Stage};
@@ -48,8 +48,8 @@ const READBACK_BYTES: u64 = 256 << 10;
 pub struct ProvingKey<'a> {
     source: &'a dyn ParameterSource,
     verifying_key: PreparedVerifyingKey,
-    /// The index of a device and the queries kept there.
-    resident: Option<(usize, ResidentQueries)>,
+    /// A device and the queries kept there; for proofs elsewhere they are streamed.
+    resident: Option<(Arc<dyn Device>, ResidentQueries)>,
 }
 
 impl ProvingKey<'_> {
@@ -160,9 +160,10 @@ impl Prover {
     /// `Key`, `Parameters` for a malformed point, `Device` when they do not fit.
     pub fn load<'a>(&self, source: &'a dyn ParameterSource) -> Result<ProvingKey<'a>> {
         let mut key = self.key(source)?;
-        for (at, slot) in self.devices.iter().enumerate().take(1) {
+        if let Some(slot) = self.devices.first() {
             let loaded = slot.load(source, self.options.timeout);
-            key.resident = Some((at, loaded.map_err(|error| slot.named(error))?));
+            let queries = loaded.map_err(|error| slot.named(error))?;
+            key.resident = Some((slot.device.clone(), queries));
         }
         Ok(key)
     }
@@ -223,7 +224,8 @@ impl Prover {
     }
 
     /// Proves an assignment. A proof that fails its self-check is never returned: it is retried
-    /// once on another device (else on the CPU), unless the assignment itself is at fault.
+    /// once on another device (else on the CPU), unless the assignment itself is at fault. So is a
+    /// proof whose device failed, but never past the devices that were asked for by name.
     ///
     /// # Errors
     /// `Shape` when the assignment does not belong to the key, `Limit`, `Device`, `Parameters`,
@@ -237,50 +239,94 @@ impl Prover {
     ) -> Result<Proved> {
         let shape = ProofShape::of(assignment)?;
         check_shape(key.source, &circuit_shape(assignment))?;
+        if !self.options.self_check {
+            // Without the check of the proof, the check of the witness.
+            refuse_unsatisfied("no device", assignment)?;
+        }
         let blinding = Blinding { r, s };
-        let mut failed_attempts = Vec::new();
+        let mut failed_attempts: Vec<String> = Vec::new();
         for attempt in 0..2 {
             let fallback;
-            let (at, slot) = match self.devices.get(attempt) {
-                Some(slot) => (Some(attempt), slot),
-                None => {
-                    fallback = self.cpu_slot()?;
-                    (None, &fallback)
-                }
-            };
-            let resident = key
-                .resident
-                .as_ref()
-                .filter(|(device, _)| Some(*device) == at)
-                .map(|(_, queries)| queries);
-            let inputs = Inputs { assignment, source: key.source, resident };
-            let start = Instant::now();
-            let sums =
-                slot.prove(inputs, shape, &self.options).map_err(|error| slot.named(error))?;
-            let proof = assemble(key.source.verifying_key(), &sums, &blinding);
-            let prove_time = start.elapsed();
-            let device = slot.device.info().name.clone();
-            let mut check_time = Duration::ZERO;
-            if self.options.self_check {
-                let start = Instant::now();
-                let valid = verify_proof(&key.verifying_key, &proof, assignment.public_inputs())?;
-                check_time = start.elapsed();
-                if !valid {
-                    tracing::error!(device, "a proof failed its self-check");
-                    if let Some(row) = assignment.first_unsatisfied() {
-                        failed_attempts.push(format!(
-                            "{device}: failed its self-check, for the witness does not satisfy \
-                             constraint {row}"
-                        ));
+            let slot = match self.devices.get(attempt) {
+                Some(slot) => slot,
+                None => match self.cpu_slot() {
+                    Ok(slot) => {
+                        fallback = slot;
+                        &fallback
+                    }
+                    Err(error) => {
+                        failed_attempts.push(error.to_string());
                         break;
                     }
-                    failed_attempts.push(format!("{device}: failed its self-check"));
-                    continue;
+                },
+            };
+            let outcome = self.attempt(slot, key, assignment, shape, &blinding);
+            let device = &slot.device.info().name;
+            match outcome {
+                Ok(Some(mut proved)) => {
+                    proved.failed_attempts = failed_attempts;
+                    return Ok(proved);
                 }
+                Ok(None) => {
+                    tracing::error!(device, "a proof failed its self-check");
+                    refuse_unsatisfied(device, assignment)?;
+                    failed_attempts.push(format!("{device}: failed its self-check"));
+                }
+                Err(Error::Device { device, source }) if self.may_retry(attempt, &source) => {
+                    tracing::error!(device, error = %source, "a proof failed");
+                    failed_attempts.push(format!("{device}: {source}"));
+                }
+                Err(error) if failed_attempts.is_empty() => return Err(error),
+                Err(error) => failed_attempts.push(error.to_string()),
             }
-            return Ok(Proved { proof, device, prove_time, check_time, failed_attempts });
         }
-        Err(Error::InvalidProof { attempts: failed_attempts.join("; ") })
+        let hint =
+            "the witness satisfies the circuit; `params check` tells whether the key is whole";
+        let attempts = format!("{} ({hint})", failed_attempts.join("; "));
+        Err(Error::InvalidProof { attempts })
+    }
+
+    /// Whether a device's failure sends the proof to another: a fault of the device, not of the
+    /// call, and there is another that was not ruled out by naming one.
+    fn may_retry(&self, attempt: usize, error: &DeviceError) -> bool {
+        let fault = matches!(
+            error,
+            DeviceError::KernelFailed { .. }
+                | DeviceError::DeviceLost { .. }
+                | DeviceError::Timeout { .. }
+                | DeviceError::OutOfMemory { .. }
+        );
+        let others = self.devices.len() > attempt + 1 || self.options.device == registry::AUTO;
+        fault && attempt == 0 && others
+    }
+
+    /// One proof on one device; `None` when it failed its self-check.
+    fn attempt(
+        &self,
+        slot: &DeviceSlot,
+        key: &ProvingKey<'_>,
+        assignment: &Assignment,
+        shape: ProofShape,
+        blinding: &Blinding,
+    ) -> Result<Option<Proved>> {
+        let resident = (key.resident.as_ref())
+            .filter(|(device, _)| Arc::ptr_eq(device, &slot.device))
+            .map(|(_, queries)| queries);
+        let inputs = Inputs { assignment, source: key.source, resident };
+        let start = Instant::now();
+        let sums = slot.prove(inputs, shape, &self.options).map_err(|error| slot.named(error))?;
+        let proof = assemble(key.source.verifying_key(), &sums, blinding);
+        let prove_time = start.elapsed();
+        let mut check_time = Duration::ZERO;
+        if self.options.self_check {
+            let start = Instant::now();
+            if !verify_proof(&key.verifying_key, &proof, assignment.public_inputs())? {
+                return Ok(None);
+            }
+            check_time = start.elapsed();
+        }
+        let device = slot.device.info().name.clone();
+        Ok(Some(Proved { proof, device, prove_time, check_time, failed_attempts: Vec::new() }))
     }
 
     fn cpu_slot(&self) -> Result<DeviceSlot> {
@@ -321,8 +367,8 @@ impl DeviceSlot {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let DeviceState { arena, staging, readback } = &mut *state;
         let bytes = ResidentQueries::size_bytes(source);
-        arena.reserve(MemoryClass::Resident, bytes)?;
-        arena.reserve(MemoryClass::Work, twinlock_api::layout::ARENA_ALIGN_BYTES)?;
+        let status_bytes = twinlock_api::layout::ARENA_ALIGN_BYTES;
+        arena.reserve_all(&[(MemoryClass::Resident, bytes), (MemoryClass::Work, status_bytes)])?;
         let lane = Lane::new(self.device.clone(), timeout)?;
         ResidentQueries::load(&lane, arena, source, staging, readback)
     }
@@ -338,9 +384,10 @@ impl DeviceSlot {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let DeviceState { arena, staging, readback } = &mut *state;
         let layout = fitting_layout(arena, shape, inputs.resident.is_none(), options)?;
-        for class in [MemoryClass::Work, MemoryClass::Resident] {
-            arena.reserve(class, layout.peak_bytes(class))?;
-        }
+        arena.reserve_all(
+            &[MemoryClass::Work, MemoryClass::Resident]
+                .map(|class| (class, layout.peak_bytes(class))),
+        )?;
         let lane = Lane::new(self.device.clone(), options.timeout)?;
         let memory = Memory::lease(arena, &layout)?;
         let partition = Partition::new(lane, inputs, &layout, memory);
@@ -367,6 +414,14 @@ fn run_stages(
     }
     partition.finish()?;
     sums
+}
+
+/// The assignment's own fault, named: no other device would do better.
+fn refuse_unsatisfied(device: &str, assignment: &Assignment) -> Result<()> {
+    let Some(row) = assignment.first_unsatisfied() else { return Ok(()) };
+    Err(Error::InvalidProof {
+        attempts: format!("{device}: the witness does not satisfy constraint {row}"),
+    })
 }
 
 fn circuit_shape(assignment: &Assignment) -> CircuitShape {
@@ -463,7 +518,7 @@ pub fn create_random_proof_batch<C: Circuit<Scalar> + Send>(
     params: &dyn ParameterSource,
     mut rng: impl RngCore,
 ) -> Result<Vec<Proof>> {
-    let mut factors = || circuits.iter().map(|_| Scalar::random(&mut rng)).collect::<Vec<_>>();
+    let mut factors = || Factors(circuits.iter().map(|_| Scalar::random(&mut rng)).collect());
     let (r_s, s_s) = (factors(), factors());
-    create_proof_batch(circuits, params, &r_s, &s_s)
+    create_proof_batch(circuits, params, &r_s.0, &s_s.0)
 }

@@ -64,18 +64,26 @@ pub(super) struct Inputs<'a> {
 
 /// All memory of a partition; buffers lie in it where the layout says.
 pub(super) struct Memory {
-    work: Lease,
-    resident: Lease,
+    work: View,
+    resident: View,
+    leases: Vec<Lease>,
 }
 
 impl Memory {
     /// Leases what `layout` needs.
     pub fn lease(arena: &Arena, layout: &ProofLayout) -> Result<Self, DeviceError> {
         let lease = |name, class| arena.lease(name, class, layout.peak_bytes(class));
-        Ok(Self {
-            work: lease("partition", MemoryClass::Work)?,
-            resident: lease("partition_bases", MemoryClass::Resident)?,
-        })
+        let leases = vec![
+            lease("partition", MemoryClass::Work)?,
+            lease("partition_bases", MemoryClass::Resident)?,
+        ];
+        Ok(Self { work: leases[0].view(), resident: leases[1].view(), leases })
+    }
+
+    /// Never hands the memory out again: work that nobody could wait for may still use it.
+    fn retire(&mut self) {
+        tracing::error!("device memory of work that did not end is retired");
+        std::mem::forget(std::mem::take(&mut self.leases));
     }
 }
 
@@ -145,11 +153,11 @@ impl<'a> Partition<'a> {
 
     fn view_of(&self, buffer: &Buffer) -> StageResult<View> {
         let memory = match buffer.class {
-            MemoryClass::Work => &self.memory.work,
-            MemoryClass::Resident => &self.memory.resident,
+            MemoryClass::Work => self.memory.work,
+            MemoryClass::Resident => self.memory.resident,
         };
         let size_bytes = buffer.size_bytes.next_multiple_of(4);
-        Ok(memory.view().slice(buffer.offset_bytes, size_bytes)?.named(buffer.name))
+        Ok(memory.slice(buffer.offset_bytes, size_bytes)?.named(buffer.name))
     }
 
     fn view(&self, name: &'static str) -> StageResult<View> {
@@ -385,8 +393,11 @@ impl Drop for Partition<'_> {
         if self.done {
             return;
         }
-        self.lane.settle();
-        let wipe = Op::Fill(Fill::zero(self.memory.work.view()));
+        if !self.lane.settle() {
+            self.memory.retire();
+            return;
+        }
+        let wipe = Op::Fill(Fill::zero(self.memory.work));
         let wiped = self.lane.on_fresh_stream(|device, stream| device.enqueue(stream, &wipe));
         if let Err(error) = wiped {
             tracing::warn!(%error, "work memory of a failed proof was not wiped");

@@ -25,6 +25,8 @@ use twinlock_api::{
 
 /// The name of the backend and of its one device.
 const NAME: &str = "cpu";
+/// More threads than this only take memory.
+const MAX_THREADS: usize = 1024;
 /// What is taken for the system's memory where it does not tell, in bytes.
 const ASSUMED_MEMORY_BYTES: u64 = 8 << 30;
 
@@ -62,8 +64,10 @@ impl Backend for CpuBackend {
         if name != NAME {
             return Err(Error::invalid(format!("no device {name}; the backend has {NAME}")));
         }
-        if options.threads == Some(0) {
-            return Err(Error::invalid("threads: 0, at least 1 needed"));
+        if let Some(threads) = options.threads
+            && !(1..=MAX_THREADS).contains(&threads)
+        {
+            return Err(Error::invalid(format!("threads: {threads}, 1 to {MAX_THREADS} possible")));
         }
         // 0 is rayon's word for one thread a core.
         let pool = rayon::ThreadPoolBuilder::new()
