@@ -1,0 +1,1 @@
+//! Single steps, with sizes small enough to follow by hand.
