@@ -6,6 +6,7 @@
 //! is possible (checked). Hence from every reachable state all partitions can end, and without
 //! further cancels all do, in whatever order the steps come.
 
+mod explore;
 mod model;
 mod naive;
 mod ours;

@@ -1,16 +1,15 @@
 //! Workers that run partitions through the admission machine, as a transition system.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 use twinlock::scheduler::admission::{
-    Action, Admission, Event, Parked, PoolId, ResidentKey, Ticket,
+    Action, Admission, Event, Parked, PoolId, Refusal, ResidentKey, Ticket,
 };
 
+use super::explore::{NO_DEADLOCK, Told};
 use super::scenario::{Job, Scenario};
 
-pub const NO_DEADLOCK: &str = "no deadlock";
 pub const HOLDER_RUNS: &str = "the holder of compute never waits";
 pub const NO_OVERLAP: &str = "no two live buffers overlap";
 pub const WITHIN: &str = "nothing lies past the capacity";
@@ -101,10 +100,16 @@ impl Scenario {
             At::Idle => moves.push(Move::Arrive(index)),
             At::Arrived | At::Staged => {
                 if free && worker.at == At::Arrived {
-                    moves.push(Move::LockMemToPrestage(index));
+                    moves.push(match self.locks.explicit {
+                        true => Move::LockMemToPrestage(index),
+                        false => Move::Prestage(index),
+                    });
                 }
                 if free {
-                    moves.push(Move::LockMemToReserve(index));
+                    moves.push(match self.locks.explicit {
+                        true => Move::LockMemToReserve(index),
+                        false => Move::Reserve(index),
+                    });
                 }
             }
             At::InPrestage => moves.push(Move::Prestage(index)),
@@ -144,7 +149,7 @@ impl Scenario {
         let before = state.admission.clone();
         let actions = state.admission.step(event);
         for action in actions {
-            self.tell(state, &before, action);
+            self.told(state, &before, action);
         }
     }
 
@@ -156,7 +161,7 @@ impl Scenario {
         found.map(|(index, _)| index)
     }
 
-    fn tell(&self, state: &mut State, before: &Admission, action: Action) {
+    fn told(&self, state: &mut State, before: &Admission, action: Action) {
         let mut given = None;
         match action {
             Action::Admitted { .. } | Action::Deferred { .. } | Action::Waits { .. } => {}
@@ -190,7 +195,16 @@ impl Scenario {
                 }
                 None => state.fault = Some("a partition ended that was not running"),
             },
-            Action::Refused { .. } => state.fault = Some("a partition that fits was refused"),
+            Action::Refused { ticket, why } => match (why, self.worker_of(state, ticket)) {
+                // After a shrink; the executor would make a smaller plan.
+                (Refusal::NeverFits { needed_bytes, capacity_bytes, .. }, Some(index))
+                    if state.shrunk > 0 && needed_bytes > capacity_bytes =>
+                {
+                    let ended = state.workers[index].ended + 1;
+                    state.workers[index] = self.fresh(index, ended);
+                }
+                _ => state.fault = Some("a partition that fits was refused"),
+            },
             Action::ResidentReady { ticket, resident } => {
                 given = Some((ticket, before.placements(ticket), vec![resident], false));
             }
@@ -297,8 +311,11 @@ impl Scenario {
 
     fn no_deadlock(&self, state: &State) -> bool {
         let mut moves = Vec::new();
-        (0..state.workers.len()).for_each(|index| self.moves(state, index, &mut moves));
-        !moves.is_empty() || self.is_final(state)
+        let mut stuck = |index| {
+            self.moves(state, index, &mut moves);
+            moves.is_empty()
+        };
+        !(0..state.workers.len()).all(&mut stuck) || self.is_final(state)
     }
 
     fn holder_runs(&self, state: &State) -> bool {
@@ -454,60 +471,24 @@ impl Model for Scenario {
     }
 }
 
-/// A broken property and the shortest way there, for people.
-pub struct Counterexample {
-    pub property: &'static str,
-    pub steps: Vec<String>,
-    pub end: State,
-}
+impl Told for Scenario {
+    fn name(&self) -> &'static str {
+        self.name
+    }
 
-pub struct Report {
-    pub states: usize,
-    pub broken: Vec<Counterexample>,
-}
-
-/// Explores all states, or, given properties, until one of them is broken.
-pub fn explore(scenario: Scenario, until: Option<&'static str>) -> Report {
-    let (name, start) = (scenario.name, Instant::now());
-    let checker = scenario.clone().checker();
-    let checker = match until {
-        Some(property) => checker.finish_when(HasDiscoveries::AllOf([property].into())),
-        None => checker,
-    };
-    let checker = checker.timeout(Duration::from_secs(600)).spawn_bfs().join();
-    assert!(until.is_some() || checker.is_done(), "{name}: out of time before all states were seen");
-    let mut broken: Vec<Counterexample> = (checker.discoveries().into_iter())
-        .map(|(property, path)| Counterexample {
-            property,
-            end: path.last_state().clone(),
-            steps: path.into_actions().iter().map(|action| format!("{action:?}")).collect(),
-        })
-        .collect();
-    broken.sort_by_key(|found| found.steps.len());
-    let states = checker.unique_state_count();
-    println!(
-        "{name}: {states} states, {} transitions, depth {}, {:.1} s",
-        checker.state_count(),
-        checker.max_depth(),
-        start.elapsed().as_secs_f64()
-    );
-    Report { states, broken }
-}
-
-impl Counterexample {
-    pub fn text(&self) -> String {
-        let mut text = format!("  broken: {}\n", self.property);
-        for step in &self.steps {
-            let _ = writeln!(text, "    {step}");
-        }
-        for (index, worker) in self.end.workers.iter().enumerate() {
+    fn tell(&self, state: &State) -> String {
+        let mut text = String::new();
+        for (index, worker) in state.workers.iter().enumerate() {
             let _ = writeln!(
                 text,
-                "    in the end: worker {index} {:?}, stage {}, buffers at {:?}, residents at {:?}",
+                "worker {index} {:?}, stage {}, buffers at {:?}, residents at {:?}",
                 worker.at, worker.stage, worker.buffers, worker.residents
             );
         }
-        let _ = writeln!(text, "    mem held by {:?}, {:?}", self.end.mem, self.end.fault);
+        let _ = write!(text, "mem held by {:?}", state.mem);
+        if let Some(fault) = state.fault {
+            let _ = write!(text, ", {fault}");
+        }
         text
     }
 }

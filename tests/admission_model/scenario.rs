@@ -20,6 +20,10 @@ pub struct Locks {
     pub release_is_free: bool,
     /// Rule 7: `mem` is not held while waiting for room.
     pub wait_without_mem: bool,
+    /// Whether taking `mem` is a step of its own. With both rules kept nobody waits for anything
+    /// while holding it, so what happens between taking and using it commutes with the taking;
+    /// large scenarios leave the step out.
+    pub explicit: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -78,8 +82,13 @@ impl Scenario {
             shrinks: Vec::new(),
             cancels: true,
             rules: Rules::ALL,
-            locks: Locks { release_is_free: true, wait_without_mem: true },
+            locks: Locks { release_is_free: true, wait_without_mem: true, explicit: false },
         }
+    }
+
+    pub fn with_explicit_mem(mut self) -> Self {
+        self.locks.explicit = true;
+        self
     }
 
     pub fn without_cancels(mut self) -> Self {

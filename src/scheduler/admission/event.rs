@@ -249,7 +249,8 @@ pub enum Action {
         /// Where its residents lie.
         residents: Vec<ResidentPlacement>,
     },
-    /// A resident's place is given up. Comes before the action that reuses the place.
+    /// A resident's place is given up: before the action that reuses the place, or after the
+    /// end of the only partition that was to load it.
     Evict {
         /// Which.
         key: ResidentKey,

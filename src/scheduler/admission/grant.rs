@@ -98,7 +98,10 @@ impl Admission {
                     *slot = slot.or(*promised);
                 }
                 let ranges = self.ranges(&own.profile, &own.promised, true);
-                let clear = |range: &Range| !taken.iter().any(|other| other.overlaps(range));
+                let clear = |range: &Range| {
+                    range.end <= self.capacity(range.pool)
+                        && !taken.iter().any(|other| other.overlaps(range))
+                };
                 return ranges.iter().all(clear).then_some(layout);
             }
         }

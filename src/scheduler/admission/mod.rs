@@ -415,6 +415,7 @@ impl Admission {
         if self.compute == Some(ticket) {
             self.compute = None;
         }
+        actions.push(Action::Ended { ticket, outcome });
         for need in gone.profile.residents().iter().filter(|need| gone.uses(need.key)) {
             let Some(at) = self.residents.iter().position(|r| r.key == need.key) else { continue };
             // Used last, so evicted last; without bytes it is of no use to anyone.
@@ -426,7 +427,6 @@ impl Admission {
                 actions.push(Action::Evict { key: need.key });
             }
         }
-        actions.push(Action::Ended { ticket, outcome });
         Ok(())
     }
 
