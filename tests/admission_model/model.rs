@@ -1,6 +1,7 @@
 //! Workers that run partitions through the admission machine, as a transition system.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use stateright::{Model, Property};
 use twinlock::scheduler::admission::{
@@ -49,13 +50,19 @@ pub struct Worker {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub admission: Admission,
-    pub workers: Vec<Worker>,
+    pub workers: Vec<Arc<Worker>>,
     /// Who holds `mem`.
     pub mem: Option<usize>,
     pub shrunk: usize,
     /// A younger partition was given memory while an older waited for some.
     pub overtaken: bool,
     pub fault: Option<&'static str>,
+}
+
+impl State {
+    fn worker(&mut self, index: usize) -> &mut Worker {
+        Arc::make_mut(&mut self.workers[index])
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,53 +93,48 @@ impl Scenario {
     fn can_run_stage(&self, index: usize, worker: &Worker) -> bool {
         let Some(job) = self.job(index, worker) else { return false };
         let needs = job.profile.buffers().iter().zip(&worker.buffers);
-        let buffers = needs.filter(|(need, _)| need.first <= worker.stage && worker.stage <= need.last);
+        let buffers =
+            needs.filter(|(need, _)| need.first <= worker.stage && worker.stage <= need.last);
         buffers.into_iter().all(|(_, at)| at.is_some())
             && worker.residents.iter().all(Option::is_some)
     }
 
     /// What a worker can do now; cancels apart.
-    fn moves(&self, state: &State, index: usize, moves: &mut Vec<Move>) {
+    fn moves(&self, state: &State, index: usize) -> [Option<Move>; 2] {
         let worker = &state.workers[index];
-        let Some(job) = self.job(index, worker) else { return };
+        let Some(job) = self.job(index, worker) else { return [None, None] };
         let free = state.mem.is_none();
+        let may_release = free || self.locks.release_is_free;
+        let explicit = self.locks.explicit;
+        let only = |is: bool, what: Move| [is.then_some(what), None];
         match worker.at {
-            At::Idle => moves.push(Move::Arrive(index)),
+            At::Idle => only(true, Move::Arrive(index)),
             At::Arrived | At::Staged => {
-                if free && worker.at == At::Arrived {
-                    moves.push(match self.locks.explicit {
-                        true => Move::LockMemToPrestage(index),
-                        false => Move::Prestage(index),
-                    });
-                }
-                if free {
-                    moves.push(match self.locks.explicit {
-                        true => Move::LockMemToReserve(index),
-                        false => Move::Reserve(index),
-                    });
-                }
+                let prestage = match explicit {
+                    true => Move::LockMemToPrestage(index),
+                    false => Move::Prestage(index),
+                };
+                let reserve = match explicit {
+                    true => Move::LockMemToReserve(index),
+                    false => Move::Reserve(index),
+                };
+                let first = free && worker.at == At::Arrived;
+                [first.then_some(prestage), free.then_some(reserve)]
             }
-            At::InPrestage => moves.push(Move::Prestage(index)),
-            At::InReserve => moves.push(Move::Reserve(index)),
-            At::Waiting => {}
-            At::Computing => {
-                let may_release = free || self.locks.release_is_free;
-                if !worker.to_load.is_empty() {
-                    moves.push(Move::Load(index));
-                } else if worker.stage < job.profile.last_stage() {
-                    if may_release && self.can_run_stage(index, worker) {
-                        moves.push(Move::EndStage(index));
-                    }
-                } else if self.can_run_stage(index, worker) {
-                    moves.push(Move::EndCompute(index));
-                }
+            At::InPrestage => only(true, Move::Prestage(index)),
+            At::InReserve => only(true, Move::Reserve(index)),
+            At::Waiting => [None, None],
+            At::Computing if !worker.to_load.is_empty() => only(true, Move::Load(index)),
+            At::Computing if worker.stage < job.profile.last_stage() => {
+                only(may_release && self.can_run_stage(index, worker), Move::EndStage(index))
             }
-            At::Draining => {
-                if free || self.locks.release_is_free {
-                    moves.push(Move::Finish(index));
-                }
-            }
+            At::Computing => only(self.can_run_stage(index, worker), Move::EndCompute(index)),
+            At::Draining => only(may_release, Move::Finish(index)),
         }
+    }
+
+    fn can_move(&self, state: &State, index: usize) -> bool {
+        self.moves(state, index).iter().any(Option::is_some)
     }
 
     fn progress(&self, state: &State) -> usize {
@@ -188,7 +190,7 @@ impl Scenario {
             Action::Ended { ticket, .. } => match self.worker_of(state, ticket) {
                 Some(index) => {
                     let ended = state.workers[index].ended + 1;
-                    state.workers[index] = self.fresh(index, ended);
+                    state.workers[index] = Arc::new(self.fresh(index, ended));
                     if state.mem == Some(index) {
                         state.mem = None;
                     }
@@ -201,7 +203,7 @@ impl Scenario {
                     if state.shrunk > 0 && needed_bytes > capacity_bytes =>
                 {
                     let ended = state.workers[index].ended + 1;
-                    state.workers[index] = self.fresh(index, ended);
+                    state.workers[index] = Arc::new(self.fresh(index, ended));
                 }
                 _ => state.fault = Some("a partition that fits was refused"),
             },
@@ -216,11 +218,11 @@ impl Scenario {
             return;
         };
         let Some(job) = self.job(index, &state.workers[index]) else { return };
-        let worker = &mut state.workers[index];
+        let worker = Arc::make_mut(&mut state.workers[index]);
         let had = worker.buffers.iter().chain(&worker.residents).flatten().count();
-        let moved = placements.iter().any(|p| {
-            worker.buffers[p.buffer].is_some_and(|offset| offset != p.offset_bytes)
-        });
+        let moved = placements
+            .iter()
+            .any(|p| worker.buffers[p.buffer].is_some_and(|offset| offset != p.offset_bytes));
         if moved {
             state.fault = Some("a buffer in use was moved");
         }
@@ -271,18 +273,20 @@ impl Scenario {
         let mut seen_residents: Vec<(ResidentKey, u64)> = Vec::new();
         for (index, worker) in state.workers.iter().enumerate() {
             let Some(job) = self.job(index, worker) else { continue };
-            let live: Vec<_> = (job.profile.buffers().iter().zip(&worker.buffers))
-                .filter_map(|(need, at)| Some((need, (*at)?)))
-                .filter(|(need, _)| need.pool == pool && need.last >= worker.stage)
-                .collect();
+            let live = || {
+                let buffers = job.profile.buffers().iter().zip(&worker.buffers);
+                buffers
+                    .filter_map(|(need, at)| Some((need, (*at)?)))
+                    .filter(|(need, _)| need.pool == pool && need.last >= worker.stage)
+            };
             let mut own = 0;
-            for (nth, (need, at)) in live.iter().enumerate() {
+            for (nth, (need, at)) in live().enumerate() {
                 past |= at + need.size_bytes > end;
-                own |= bits(*at, need.size_bytes);
-                clash |= live[..nth].iter().any(|(other, there)| {
+                own |= bits(at, need.size_bytes);
+                clash |= live().take(nth).any(|(other, there)| {
                     other.first <= need.last
                         && need.first <= other.last
-                        && bits(*at, need.size_bytes) & bits(*there, other.size_bytes) != 0
+                        && bits(at, need.size_bytes) & bits(there, other.size_bytes) != 0
                 });
             }
             clash |= all & own != 0;
@@ -310,23 +314,13 @@ impl Scenario {
     }
 
     fn no_deadlock(&self, state: &State) -> bool {
-        let mut moves = Vec::new();
-        let mut stuck = |index| {
-            self.moves(state, index, &mut moves);
-            moves.is_empty()
-        };
-        !(0..state.workers.len()).all(&mut stuck) || self.is_final(state)
+        (0..state.workers.len()).any(|index| self.can_move(state, index)) || self.is_final(state)
     }
 
     fn holder_runs(&self, state: &State) -> bool {
-        let workers = state.workers.iter().enumerate();
-        let holders: Vec<_> = workers.filter(|(_, worker)| worker.at == At::Computing).collect();
-        let waits = holders.iter().any(|(index, _)| {
-            let mut moves = Vec::new();
-            self.moves(state, *index, &mut moves);
-            moves.is_empty()
-        });
-        !waits && holders.len() <= 1
+        let computes = |index: &usize| state.workers[*index].at == At::Computing;
+        let mut holders = (0..state.workers.len()).filter(computes);
+        holders.next().is_none_or(|index| self.can_move(state, index)) && holders.next().is_none()
     }
 
     fn all_back(&self, state: &State) -> bool {
@@ -346,7 +340,7 @@ impl Model for Scenario {
     fn init_states(&self) -> Vec<State> {
         vec![State {
             admission: Admission::with_rules(self.pools.iter().copied(), self.rules),
-            workers: (0..self.workers.len()).map(|index| self.fresh(index, 0)).collect(),
+            workers: (0..self.workers.len()).map(|index| Arc::new(self.fresh(index, 0))).collect(),
             mem: None,
             shrunk: 0,
             overtaken: false,
@@ -356,7 +350,7 @@ impl Model for Scenario {
 
     fn actions(&self, state: &State, moves: &mut Vec<Move>) {
         for (index, worker) in state.workers.iter().enumerate() {
-            self.moves(state, index, moves);
+            moves.extend(self.moves(state, index).into_iter().flatten());
             let inside = matches!(worker.at, At::InPrestage | At::InReserve);
             let may_release =
                 self.locks.release_is_free || state.mem.is_none() || state.mem == Some(index);
@@ -377,19 +371,19 @@ impl Model for Scenario {
             Move::Arrive(index) => {
                 let job = self.job(index, &last.workers[index])?;
                 let (ticket, profile) = (job.ticket, job.profile.clone());
-                state.workers[index].at = At::Arrived;
+                state.worker(index).at = At::Arrived;
                 self.step(state, Event::Arrive { ticket, profile });
             }
             Move::LockMemToPrestage(index) => {
                 state.mem = Some(index);
-                state.workers[index].at = At::InPrestage;
+                state.worker(index).at = At::InPrestage;
             }
             Move::LockMemToReserve(index) => {
                 state.mem = Some(index);
-                state.workers[index].at = At::InReserve;
+                state.worker(index).at = At::InReserve;
             }
             Move::Prestage(index) => {
-                state.workers[index].at = At::Staged;
+                state.worker(index).at = At::Staged;
                 state.mem = None;
                 let ticket = ticket_of(index);
                 self.step(state, Event::WantPrestage { ticket });
@@ -398,17 +392,17 @@ impl Model for Scenario {
                 }
             }
             Move::Reserve(index) => {
-                state.workers[index].at = At::Waiting;
+                state.worker(index).at = At::Waiting;
                 self.step(state, Event::WantCompute { ticket: ticket_of(index) });
             }
             Move::Load(index) => {
-                let key = state.workers[index].to_load.pop()?;
+                let key = state.worker(index).to_load.pop()?;
                 self.step(state, Event::ResidentLoaded { ticket: ticket_of(index), key });
             }
             Move::EndStage(index) => {
                 let (ticket, stage) = (ticket_of(index), last.workers[index].stage);
                 let job = self.job(index, &last.workers[index])?;
-                let worker = &mut state.workers[index];
+                let worker = state.worker(index);
                 worker.stage += 1;
                 for (need, slot) in job.profile.buffers().iter().zip(&mut worker.buffers) {
                     if need.last <= stage {
@@ -418,7 +412,7 @@ impl Model for Scenario {
                 self.step(state, Event::StageEnded { ticket, stage });
             }
             Move::EndCompute(index) => {
-                state.workers[index].at = At::Draining;
+                state.worker(index).at = At::Draining;
                 self.step(state, Event::ComputeEnded { ticket: ticket_of(index) });
             }
             Move::Finish(index) => {

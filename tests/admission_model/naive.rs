@@ -197,7 +197,10 @@ impl Told for Naive {
 
     fn tell(&self, state: &State) -> String {
         let workers = state.workers.iter().enumerate().map(|(index, worker)| {
-            format!("worker {index} {:?}, stage {}, buffers at {:?}\n", worker.at, worker.stage, worker.held)
+            format!(
+                "worker {index} {:?}, stage {}, buffers at {:?}\n",
+                worker.at, worker.stage, worker.held
+            )
         });
         let locks = format!("mem held by {:?}, compute by {:?}", state.mem, state.compute);
         workers.chain([locks]).collect()
@@ -240,7 +243,8 @@ fn freeing_under_mem_deadlocks() {
     };
     breaks(model.clone(), NO_DEADLOCK);
     // It is the lock, not the size: the same ends well when freeing needs no lock.
-    let free = Naive { name: "naive, 2 x 12 on 16, freeing is free", free_needs_mem: false, ..model };
+    let free =
+        Naive { name: "naive, 2 x 12 on 16, freeing is free", free_needs_mem: false, ..model };
     let report = explore(free, None);
     assert!(report.broken.is_empty(), "{}", report.text());
 }

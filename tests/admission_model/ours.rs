@@ -107,9 +107,7 @@ fn layouts_that_leave_holes() {
 
 #[test]
 fn residents_shared_idle_and_evicted() {
-    let reads = |key, size| {
-        profile(&[buffer(2, 0, 2), buffer(3, 1, 1)], &[resident(key, size)])
-    };
+    let reads = |key, size| profile(&[buffer(2, 0, 2), buffer(3, 1, 1)], &[resident(key, size)]);
     // 5 + 6 at the peak, and a partition for which every resident has to go.
     let jobs = dealt(&[reads(1, 6), reads(1, 6), grows_and_shrinks(), reads(2, 4)], 2);
     holds(Scenario::new("residents by 2 workers on 12", &[12], jobs));

@@ -64,8 +64,8 @@ fn without_places() {
 #[test]
 fn without_the_whole_profile() {
     let two = [grows_and_shrinks(), grows_and_shrinks()];
-    let without = scenario("2 x (8, 12, 4) on 20", 20, &two)
-        .with(|rules| rules.whole_profile = false);
+    let without =
+        scenario("2 x (8, 12, 4) on 20", 20, &two).with(|rules| rules.whole_profile = false);
     breaks("the whole profile (2)", NO_DEADLOCK, without);
 }
 
@@ -73,9 +73,8 @@ fn without_the_whole_profile() {
 fn without_order() {
     let small = profile(&[buffer(3, 0, 1)], &[]);
     let three = [grows_and_shrinks(), grows_and_shrinks(), small];
-    let without = || {
-        scenario("2 x (8, 12, 4) and 3 on 16", 16, &three).with(|rules| rules.in_order = false)
-    };
+    let without =
+        || scenario("2 x (8, 12, 4) and 3 on 16", 16, &three).with(|rules| rules.in_order = false);
     breaks("order (3)", IN_ORDER, without());
     harmless("order (3)", NO_DEADLOCK, without());
 }
@@ -92,8 +91,9 @@ fn without_free_release() {
 #[test]
 fn without_eviction() {
     let reads = profile(&[buffer(1, 0, 1)], &[resident(1, 6)]);
-    let without = scenario("a resident of 6, then (8, 12, 4) on 16", 16, &[reads, grows_and_shrinks()])
-        .with(|rules| rules.evict_idle = false);
+    let without =
+        scenario("a resident of 6, then (8, 12, 4) on 16", 16, &[reads, grows_and_shrinks()])
+            .with(|rules| rules.evict_idle = false);
     breaks("eviction of idle residents (5)", NO_DEADLOCK, without);
 }
 

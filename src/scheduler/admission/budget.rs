@@ -125,7 +125,7 @@ impl Admission {
             for rank in 0..next.partitions.len() {
                 if !next.promise_holds(rank) {
                     let Some(promise) = next.derive_promise(rank) else { return false };
-                    let Some(partition) = next.partitions.get_mut(rank) else { return false };
+                    let Some(partition) = next.partition_at(rank) else { return false };
                     partition.promised = promise;
                 }
             }

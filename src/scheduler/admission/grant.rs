@@ -1,5 +1,7 @@
 //! Looking for a grant that the rule allows.
 
+use std::sync::Arc;
+
 use super::Admission;
 use super::event::{Action, Shortage};
 use super::partition::Resident;
@@ -128,7 +130,7 @@ impl Admission {
 
     /// Moves what `goal` wants from `layout` into what the partition holds.
     fn hold(&mut self, rank: usize, goal: Goal, layout: &Layout) -> bool {
-        let Some(own) = self.partitions.get_mut(rank) else { return false };
+        let Some(own) = self.partitions.get_mut(rank).map(Arc::make_mut) else { return false };
         for index in 0..own.held.buffers.len() {
             if goal.wants_buffer(&own.profile, index)
                 && own.lives(index)
@@ -196,9 +198,7 @@ impl Admission {
         let there = |key| self.residents.iter().any(|resident| resident.key == key);
         let residents = own.profile.residents().iter().enumerate();
         let mut bytes = residents
-            .filter(|(at, need)| {
-                need.pool == pool && goal.wants_resident(*at) && !there(need.key)
-            })
+            .filter(|(at, need)| need.pool == pool && goal.wants_resident(*at) && !there(need.key))
             .fold(0u64, |sum, (_, need)| sum.saturating_add(self.rounded(pool, need.size_bytes)));
         if goal == Goal::Whole {
             let held = covered_bytes(&merged(self.held_ranges(own)), pool);

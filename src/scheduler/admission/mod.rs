@@ -71,8 +71,8 @@ use safety::covered_bytes;
 pub struct Admission {
     rules: Rules,
     pools: Vec<Pool>,
-    /// The oldest first.
-    partitions: Vec<Partition>,
+    /// The oldest first. Shared by the copies on which grants are tried.
+    partitions: Vec<Arc<Partition>>,
     /// Those idle the longest first.
     residents: Vec<Resident>,
     compute: Option<Ticket>,
@@ -159,7 +159,7 @@ impl Admission {
     /// Where a partition's buffers lie.
     pub fn placements(&self, ticket: Ticket) -> Vec<Placement> {
         let rank = self.rank(ticket).ok();
-        rank.and_then(|rank| self.partitions.get(rank)).map_or(Vec::new(), Partition::placements)
+        rank.and_then(|rank| self.partitions.get(rank)).map_or(Vec::new(), |own| own.placements())
     }
 
     /// The residents on the device, those idle the longest first.
@@ -174,7 +174,11 @@ impl Admission {
 
     fn partition(&mut self, ticket: Ticket) -> Result<&mut Partition, Nonsense> {
         let found = self.partitions.iter_mut().find(|partition| partition.ticket == ticket);
-        found.ok_or(Nonsense::NoSuchTicket(ticket))
+        found.map(Arc::make_mut).ok_or(Nonsense::NoSuchTicket(ticket))
+    }
+
+    fn partition_at(&mut self, rank: usize) -> Option<&mut Partition> {
+        self.partitions.get_mut(rank).map(Arc::make_mut)
     }
 
     /// What has to be held before `compute` is granted.
@@ -216,14 +220,14 @@ impl Admission {
         // place always does, for behind it nobody holds anything.
         let front = self.partitions.iter().rposition(|other| other.ticket < ticket);
         let front = front.map_or(0, |last| last + 1);
-        let newcomer = Partition::new(ticket, profile);
+        let newcomer = Arc::new(Partition::new(ticket, profile));
         for rank in front..=self.partitions.len() {
             self.partitions.insert(rank, newcomer.clone());
             if !self.rules.banker || !self.rules.placed {
                 return Ok(());
             }
             if let Some(promise) = self.derive_promise(rank) {
-                if let Some(own) = self.partitions.get_mut(rank) {
+                if let Some(own) = self.partition_at(rank) {
                     own.promised = promise;
                 }
                 return Ok(());
@@ -259,11 +263,7 @@ impl Admission {
         Refusal::NeverFits { pool, needed_bytes, capacity_bytes }
     }
 
-    fn want_prestage(
-        &mut self,
-        ticket: Ticket,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Nonsense> {
+    fn want_prestage(&mut self, ticket: Ticket, actions: &mut Vec<Action>) -> Result<(), Nonsense> {
         let rank = self.rank(ticket)?;
         let Some(own) = self.partitions.get(rank).filter(|own| own.phase == Phase::Arrived) else {
             return Err(Nonsense::OutOfTurn(ticket));
@@ -273,9 +273,10 @@ impl Admission {
         let may = !self.older_waits(rank);
         if may && !self.grant(rank, goal, actions) {
             for index in 0..buffers {
-                let wanted = self.partitions.get(rank).is_some_and(|own| {
-                    goal.wants_buffer(&own.profile, index) && own.lives(index)
-                });
+                let wanted = self
+                    .partitions
+                    .get(rank)
+                    .is_some_and(|own| goal.wants_buffer(&own.profile, index) && own.lives(index));
                 if wanted {
                     self.grant(rank, Goal::Buffer(index), actions);
                 }
@@ -356,7 +357,7 @@ impl Admission {
             return Err(Nonsense::OutOfTurn(ticket));
         }
         let before = merged(self.held_ranges(own));
-        if let Some(own) = self.partitions.get_mut(rank) {
+        if let Some(own) = self.partition_at(rank) {
             // The last stage is 255 at most, and past it nothing is asked of `stage`.
             own.stage = stage.saturating_add(1);
             for (index, need) in own.profile.buffers().iter().enumerate() {
@@ -431,9 +432,9 @@ impl Admission {
     }
 
     fn waits_for_memory(&self, rank: usize) -> bool {
-        self.partitions.get(rank).is_some_and(|own| {
-            own.phase == Phase::Waiting && !own.holds(self.goal(own))
-        })
+        self.partitions
+            .get(rank)
+            .is_some_and(|own| own.phase == Phase::Waiting && !own.holds(self.goal(own)))
     }
 
     /// Places the profiles of those that wait, the oldest first.
@@ -465,7 +466,7 @@ impl Admission {
         let ready = self.partitions.iter().position(|partition| {
             partition.phase == Phase::Waiting && partition.holds(self.goal(partition))
         });
-        let Some(own) = ready.and_then(|rank| self.partitions.get_mut(rank)) else { return };
+        let Some(own) = ready.and_then(|rank| self.partition_at(rank)) else { return };
         own.phase = Phase::Computing;
         let (ticket, placements) = (own.ticket, own.placements());
         let own = own.clone();

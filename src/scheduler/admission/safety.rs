@@ -65,7 +65,9 @@ impl Admission {
         let own = self.partitions.get(rank)?;
         let mut fixed = own.held.clone();
         for (need, slot) in own.profile.residents().iter().zip(&mut fixed.residents) {
-            let Some(resident) = self.residents.iter().find(|r| r.key == need.key) else { continue };
+            let Some(resident) = self.residents.iter().find(|r| r.key == need.key) else {
+                continue;
+            };
             let stays = match self.holder_rank(resident) {
                 Some(holder) => holder > rank,
                 None => !self.rules.evict_idle,
@@ -130,13 +132,13 @@ impl Admission {
         for older in 0..rank {
             if !self.promise_holds(older) {
                 let Some(promise) = self.derive_promise(older) else { return false };
-                let Some(partition) = self.partitions.get_mut(older) else { return false };
+                let Some(partition) = self.partition_at(older) else { return false };
                 partition.promised = promise;
             }
         }
         match self.derive_promise(rank) {
             Some(promise) => {
-                let Some(own) = self.partitions.get_mut(rank) else { return false };
+                let Some(own) = self.partition_at(rank) else { return false };
                 own.promised = promise;
                 true
             }
