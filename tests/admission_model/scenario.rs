@@ -58,7 +58,7 @@ pub fn resident_in(pool: u8, key: u64, size_bytes: u64) -> ResidentNeed {
 }
 
 pub fn profile(buffers: &[BufferNeed], residents: &[ResidentNeed]) -> Arc<Profile> {
-    Arc::new(Profile::new(buffers.to_vec(), residents.to_vec()).unwrap())
+    Arc::new(Profile::new(buffers.to_vec(), residents.to_vec()).expect("a sound profile"))
 }
 
 /// 8, then 12, then 4.
