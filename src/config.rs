@@ -36,8 +36,8 @@ impl Default for ProverOptions {
             msm_chunk: None,
             window_bits: None,
             threads: None,
-            staging_slot_bytes: 8 << 20,
-            staging_slots: 3,
+            staging_slot_bytes: 1 << 20,
+            staging_slots: 4,
             timeout: Duration::from_secs(3600),
         }
     }

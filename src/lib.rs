@@ -1,5 +1,7 @@
 //! A Groth16 prover over BLS12-381.
 
+#[cfg(feature = "cli")]
+pub mod bench;
 pub mod circuits;
 pub mod config;
 pub mod error;

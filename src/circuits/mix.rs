@@ -10,9 +10,13 @@ use std::sync::Arc;
 use bellpepper_core::{Circuit, ConstraintSystem, LinearCombination, SynthesisError, Variable};
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
-use rand::RngCore;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
 
+use super::{CircuitEntry, CircuitInfo, CircuitOptions, KeyMaker, KeySource};
 use crate::groth16::assignment::{self, Assignment, SizeHint};
+use crate::groth16::generator;
+use crate::groth16::params::{Parameters, VerifyingKey};
 use crate::{Error, Result};
 
 /// What the groups of [`Mix`] are made of.
@@ -146,7 +150,10 @@ impl Mix {
 
     /// The circuit on a random public input and random bits.
     pub fn random(shape: MixShape, rng: &mut dyn RngCore) -> Self {
-        let bits = (0..shape.groups()).map(|_| rng.next_u64()).collect();
+        // All at once: the operating system's generator costs a call each time.
+        let mut bytes = vec![0; shape.groups() * size_of::<u64>()];
+        rng.fill_bytes(&mut bytes);
+        let bits = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         Self { shape, witness: Some(Witness { input: Scalar::random(rng), bits }) }
     }
 
@@ -188,7 +195,8 @@ impl Circuit<Scalar> for Mix {
                 .map(|bits| bits & mask);
             variables.clear();
             for at in 0..free + booleans {
-                let bit = bits.map(|bits| Scalar::from(bits >> at & 1));
+                let bit =
+                    bits.map(|bits| if bits >> at & 1 == 1 { Scalar::ONE } else { Scalar::ZERO });
                 let bit = cs.alloc(|| "bit", || bit.ok_or(SynthesisError::AssignmentMissing))?;
                 if at < free {
                     let lc = |_: Lc| Lc::from_variable(bit);
@@ -230,4 +238,55 @@ fn boolean<CS: ConstraintSystem<Scalar>>(cs: &mut CS, bit: Variable) {
         |_| Lc::from_variable(bit),
         |lc| lc,
     );
+}
+
+impl MixShape {
+    /// The shape that `options` ask for; 2^16 and [`Profile::Even`] where they are silent.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`Error::Unknown`] for a profile that does not exist.
+    pub fn from_options(options: &CircuitOptions) -> Result<Self> {
+        let profile = options.profile.as_deref().map_or(Ok(Profile::Even), str::parse)?;
+        Self::new(options.lg.unwrap_or(16), profile)
+    }
+}
+
+impl CircuitEntry for MixShape {
+    fn info(&self) -> CircuitInfo {
+        super::MIX
+    }
+
+    fn label(&self) -> String {
+        format!("mix --lg {} --profile {}", self.lg, self.profile)
+    }
+
+    fn synthesize(&self, rng: &mut dyn RngCore) -> Result<Assignment> {
+        Mix::random(*self, rng).assignment()
+    }
+
+    fn parameters(&self) -> Result<KeySource<'_>> {
+        Ok(KeySource::Generated(self))
+    }
+}
+
+impl KeyMaker for MixShape {
+    fn generate(
+        &self,
+        rng: &mut dyn RngCore,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Parameters> {
+        generator::generate_parameters(Mix::blank(*self), rng, progress)
+    }
+
+    fn generate_verifying_key(&self, rng: &mut dyn RngCore) -> Result<VerifyingKey> {
+        generator::generate_verifying_key(Mix::blank(*self), rng)
+    }
+
+    fn demonstration_rng(&self) -> ChaCha20Rng {
+        let mut seed = [0; 32];
+        for (byte, label) in seed.iter_mut().zip(self.label().bytes()) {
+            *byte = label;
+        }
+        ChaCha20Rng::from_seed(seed)
+    }
 }

@@ -5,4 +5,5 @@ pub mod generator;
 pub mod params;
 pub mod proof;
 pub mod prover;
+pub(crate) mod r1cs;
 pub mod verifier;

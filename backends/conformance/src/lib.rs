@@ -1,1 +1,27 @@
-//! Placeholder.
+//! One suite of tests for every backend.
+//!
+//! [`run`] turns backends into named trials (`cpu msm_g1::heavy_bucket`) of libtest-mimic, for a
+//! test target with `harness = false`. Everything goes through the public traits of
+//! `twinlock_api`, so a new backend adds one such target and nothing else.
+//!
+//! * [`oracle`]: naive and obviously right.
+//! * [`harness`]: memory with guards, streams, seeds, the runner.
+//! * [`trials`]: the suite.
+//! * [`reference`]: a device in its simplest form.
+//! * [`dual`]: a device made of two, which compares every result.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `TWINLOCK_SEED` | replays a run; the seed is printed at the start and with each failure |
+//! | `TWINLOCK_MAX_LG` | base-2 logarithm of the largest sizes, 14 unless set |
+//! | `TWINLOCK_REQUIRE` | comma list of backends or devices whose absence is a failure |
+
+pub mod dual;
+pub mod harness;
+pub mod oracle;
+pub mod reference;
+pub mod trials;
+
+pub use dual::{Dual, DualBackend};
+pub use harness::{Candidate, Settings, run, run_candidates};
+pub use reference::{Reference, ReferenceBackend};

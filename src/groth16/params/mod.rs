@@ -14,7 +14,7 @@ mod file;
 mod foreign;
 mod key;
 mod layout;
-mod point;
+pub(super) mod point;
 mod read_at;
 mod shape;
 mod write;

@@ -26,7 +26,7 @@ const MINUS_TWO_END: u8 = 0xa9;
 
 /// Why bytes are not an acceptable point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PointFault {
+pub(in crate::groth16) enum PointFault {
     /// The slice does not have the encoding's length.
     Length,
     /// Flag bits that an uncompressed point cannot have; the three bits, in place.
@@ -60,7 +60,7 @@ impl fmt::Display for PointFault {
 }
 
 /// A point of G1 or G2 as a file holds it.
-pub(super) trait CurvePoint: Canonical {
+pub(in crate::groth16) trait CurvePoint: Canonical {
     /// Bytes of the uncompressed encoding.
     const SIZE_BYTES: usize;
 

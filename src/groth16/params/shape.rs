@@ -47,3 +47,75 @@ pub fn check_shape(source: &dyn ParameterSource, circuit: &CircuitShape) -> Resu
     let h = source.query_len(Query::H);
     if h == circuit.domain { Ok(()) } else { compare("h", circuit.domain - 1, h) }
 }
+
+#[cfg(test)]
+mod tests {
+    use blstrs::{G1Affine, G2Affine};
+
+    use super::*;
+    use crate::groth16::params::{Parameters, VerifyingKey};
+
+    const CIRCUIT: CircuitShape = CircuitShape {
+        num_inputs: 3,
+        num_witness: 9,
+        a_density: 8,
+        b_input_density: 1,
+        b_witness_density: 5,
+        domain: 16,
+    };
+
+    fn key() -> Parameters {
+        let g1 = |count| vec![G1Affine::default(); count];
+        let vk = VerifyingKey { ic: g1(3), ..VerifyingKey::default() };
+        let b_g2 = vec![G2Affine::default(); 6];
+        Parameters { vk, h: g1(15), l: g1(9), a: g1(11), b_g1: g1(6), b_g2 }
+    }
+
+    #[test]
+    fn h_of_domain_and_of_one_less_fit() {
+        let mut key = key();
+        assert!(check_shape(&key, &CIRCUIT).is_ok());
+        key.h.push(G1Affine::default());
+        assert!(check_shape(&key, &CIRCUIT).is_ok());
+        // The smallest domain: one row, no power of tau needed.
+        let one_row = CircuitShape { domain: 1, ..CIRCUIT };
+        key.h.truncate(1);
+        assert!(check_shape(&key, &one_row).is_ok());
+        key.h.clear();
+        assert!(check_shape(&key, &one_row).is_ok());
+        assert!(check_shape(&key, &CIRCUIT).is_err());
+    }
+
+    #[test]
+    fn other_lengths_are_errors_with_both_numbers() {
+        type Change = fn(&mut Parameters);
+        let changes: [(&str, u64, u64, Change); 8] = [
+            ("ic", 3, 2, |key| key.vk.ic.truncate(2)),
+            ("h", 15, 14, |key| key.h.truncate(14)),
+            ("h", 15, 17, |key| key.h.resize(17, G1Affine::default())),
+            ("l", 9, 8, |key| key.l.truncate(8)),
+            ("a", 11, 12, |key| key.a.resize(12, G1Affine::default())),
+            ("b_g1", 6, 0, |key| key.b_g1.clear()),
+            ("b_g2", 6, 5, |key| key.b_g2.truncate(5)),
+            ("b_g2", 6, 7, |key| key.b_g2.resize(7, G2Affine::default())),
+        ];
+        for (list, expected, found, change) in changes {
+            let mut key = key();
+            change(&mut key);
+            let error = check_shape(&key, &CIRCUIT).expect_err(list);
+            let message = format!("points in {list} of parameters in memory: ");
+            let message = format!("{message}expected {expected}, found {found}");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn domain_that_is_no_power_of_two_is_an_error() {
+        for (domain, next) in [(0, 1), (15, 16), (usize::MAX, usize::MAX)] {
+            let error =
+                check_shape(&key(), &CircuitShape { domain, ..CIRCUIT }).expect_err("domain");
+            let numbers = format!("expected {next}, found {domain}");
+            assert!(error.to_string().contains(&numbers), "{error}");
+        }
+    }
+}

@@ -46,16 +46,51 @@ impl Stage {
 /// A buffer and the stages it lives in, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffer {
-    /// Its name.
+    /// Its name; no two of one stage share it.
     pub name: &'static str,
     /// Which memory it is carved from.
     pub class: MemoryClass,
+    /// Where it starts in the proof's memory of that class.
+    pub offset_bytes: u64,
     /// Its size.
     pub size_bytes: u64,
-    /// Leased when this stage starts.
+    /// In use from the start of this stage.
     pub first: Stage,
-    /// Released when this stage ends.
+    /// In use to the end of this stage.
     pub last: Stage,
+}
+
+impl Buffer {
+    /// Whether the two are ever in use at once in the same memory.
+    fn meets(&self, other: &Self) -> bool {
+        self.class == other.class && self.first <= other.last && other.first <= self.last
+    }
+
+    /// Where the next buffer may start.
+    fn end_bytes(&self) -> u64 {
+        self.offset_bytes + self.size_bytes.next_multiple_of(ARENA_ALIGN_BYTES)
+    }
+}
+
+/// Gives every buffer its place: those that live longest first, then the largest, each at the
+/// lowest offset that is free in all its stages.
+fn place(buffers: &mut [Buffer]) {
+    buffers.sort_by_key(|b| {
+        (std::cmp::Reverse(b.last as u8 - b.first as u8), std::cmp::Reverse(b.size_bytes))
+    });
+    for at in 0..buffers.len() {
+        let (placed, rest) = buffers.split_at_mut(at);
+        let Some(buffer) = rest.first_mut() else { continue };
+        let mut others: Vec<&Buffer> = placed.iter().filter(|p| p.meets(buffer)).collect();
+        others.sort_by_key(|other| other.offset_bytes);
+        buffer.offset_bytes = 0;
+        for other in others {
+            if buffer.end_bytes() <= other.offset_bytes {
+                break;
+            }
+            buffer.offset_bytes = buffer.offset_bytes.max(other.end_bytes());
+        }
+    }
 }
 
 /// MSMs over one vector of scalars, by one digit sort.
@@ -142,7 +177,7 @@ impl ProofLayout {
         let mut buffers = Vec::new();
         let mut add = |name, class, size_bytes: u64, first, last| {
             if size_bytes > 0 {
-                buffers.push(Buffer { name, class, size_bytes, first, last });
+                buffers.push(Buffer { name, class, offset_bytes: 0, size_bytes, first, last });
             }
         };
         let fr = |len: usize| len as u64 * FR_BYTES;
@@ -183,20 +218,24 @@ impl ProofLayout {
             }
         }
         add(STATUS, Work, index(statuses), Stage::Prestage, Stage::Drain);
+        place(&mut buffers);
         Ok(Self { shape, ntt, groups, buffers })
     }
 
-    /// The most bytes of `class` that live at once, rounding included.
+    /// Bytes of `class` that the proof takes: the end of the last buffer. Placement can lose a
+    /// little to holes over the largest stage. At least one unit, so that there is a lease.
     pub fn peak_bytes(&self, class: MemoryClass) -> u64 {
-        Stage::ALL.map(|stage| self.stage_bytes(class, stage)).into_iter().max().unwrap_or(0)
+        (self.buffers.iter())
+            .filter(|buffer| buffer.class == class)
+            .map(Buffer::end_bytes)
+            .max()
+            .unwrap_or(ARENA_ALIGN_BYTES)
     }
 
-    /// Bytes of `class` that live in `stage`, rounding included.
-    pub fn stage_bytes(&self, class: MemoryClass, stage: Stage) -> u64 {
+    /// The buffer that has this name in `stage`.
+    pub(super) fn buffer(&self, name: &str, stage: Stage) -> Option<&Buffer> {
         (self.buffers.iter())
-            .filter(|buffer| buffer.class == class && buffer.first <= stage && stage <= buffer.last)
-            .map(|buffer| buffer.size_bytes.next_multiple_of(ARENA_ALIGN_BYTES))
-            .sum()
+            .find(|buffer| buffer.name == name && buffer.first <= stage && stage <= buffer.last)
     }
 }
 
@@ -212,8 +251,11 @@ fn msm_group(
     // The plan is shared, so the costlier group decides.
     let group_of = |query: Query| if query.is_g2() { Group::G2 } else { Group::G1 };
     let costliest = if queries.iter().any(|query| query.is_g2()) { Group::G2 } else { Group::G1 };
+    // Streaming is for little memory, and buckets are the largest part of it: a window that suits
+    // a chunk takes fewer of them for a tenth more additions.
+    let suited = if options.streamed { chunk } else { len };
     let window_bits =
-        options.window_bits.unwrap_or_else(|| device.window_bits(costliest, len as u64));
+        options.window_bits.unwrap_or_else(|| device.window_bits(costliest, suited as u64));
     let shape = DigitsShape { max_len: chunk as u64, window_bits };
     let queries = queries
         .iter()

@@ -21,12 +21,12 @@ use self::assemble::{Blinding, assemble};
 use self::bases::ResidentQueries;
 use self::lane::Lane;
 use self::layout::{LayoutOptions, ProofLayout, Stage};
-use self::partition::{Inputs, Partition, StageError};
+use self::partition::{Inputs, Memory, Partition, StageError};
 use self::shape::ProofShape;
 use super::assignment::{Assignment, synthesize, synthesize_batch};
 use super::params::{CircuitShape, ParameterSource, check_shape};
 use super::proof::Proof;
-use super::verifier::{PreparedVerifyingKey, verify_proof};
+use super::verifier::{PreparedVerifyingKey, prepare_verifying_key, verify_proof};
 use crate::config::ProverOptions;
 use crate::registry;
 use crate::scheduler::arena::Arena;
@@ -35,6 +35,10 @@ use crate::{Error, Result};
 
 /// Scalars of one digit plan, unless the options or a small device say otherwise.
 const DEFAULT_CHUNK: usize = 1 << 20;
+/// A streamed query is cut into about this many chunks, so that its buffers stay small beside it.
+const STREAMED_CHUNKS: usize = 8;
+/// Streamed chunks below this only add work.
+const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
 /// Chunks are not made smaller than this to fit a device.
 const SMALLEST_CHUNK: usize = 1 << 10;
 /// Window sums and status words of one proof are some tens of KiB.
@@ -146,7 +150,7 @@ impl Prover {
     /// # Errors
     /// `Key` when the verifying key must not be used.
     pub fn key<'a>(&self, source: &'a dyn ParameterSource) -> Result<ProvingKey<'a>> {
-        let verifying_key = PreparedVerifyingKey::new(source.verifying_key())?;
+        let verifying_key = prepare_verifying_key(source.verifying_key())?;
         Ok(ProvingKey { source, verifying_key, resident: None })
     }
 
@@ -338,7 +342,8 @@ impl DeviceSlot {
             arena.reserve(class, layout.peak_bytes(class))?;
         }
         let lane = Lane::new(self.device.clone(), options.timeout)?;
-        let mut partition = Partition::new(lane, inputs, &layout, arena);
+        let memory = Memory::lease(arena, &layout)?;
+        let mut partition = Partition::new(lane, inputs, &layout, memory);
         let mut sums = Err(DeviceError::invalid("no stage gave sums").into());
         for stage in Stage::ALL {
             if let Some(found) = partition.run(stage, staging, readback)? {
@@ -371,7 +376,11 @@ fn fitting_layout(
     options: &ProverOptions,
 ) -> Result<ProofLayout, DeviceError> {
     let held = arena.usage().in_use_bytes;
-    let mut chunk = options.msm_chunk.unwrap_or(DEFAULT_CHUNK).max(1);
+    let default = match streamed {
+        true => (shape.domain() / STREAMED_CHUNKS).clamp(SMALLEST_STREAMED_CHUNK, DEFAULT_CHUNK),
+        false => DEFAULT_CHUNK,
+    };
+    let mut chunk = options.msm_chunk.unwrap_or(default).max(1);
     loop {
         let layout_options = LayoutOptions { chunk, window_bits: options.window_bits, streamed };
         let layout = ProofLayout::new(&**arena.device(), shape, layout_options)?;

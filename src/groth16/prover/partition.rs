@@ -1,7 +1,5 @@
 //! One proof on one device, stage by stage.
 
-use std::collections::BTreeMap;
-
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
 use twinlock_api::layout::{INDEX_BYTES, NO_BASE};
@@ -15,7 +13,7 @@ use twinlock_api::{
 use super::assemble::{MsmSums, combine_windows};
 use super::bases::{ResidentQueries, check_status, load_points};
 use super::lane::Lane;
-use super::layout::{self, MsmQuery, ProofLayout, Stage};
+use super::layout::{self, Buffer, MsmQuery, ProofLayout, Stage};
 use super::shape::{a_indices, b_variables};
 use crate::Error;
 use crate::groth16::assignment::Assignment;
@@ -64,13 +62,32 @@ pub(super) struct Inputs<'a> {
     pub resident: Option<&'a ResidentQueries>,
 }
 
+/// All memory of a partition; buffers lie in it where the layout says.
+pub(super) struct Memory {
+    work: Lease,
+    resident: Lease,
+}
+
+impl Memory {
+    /// Leases what `layout` needs.
+    pub fn lease(arena: &Arena, layout: &ProofLayout) -> Result<Self, DeviceError> {
+        let lease = |name, class| arena.lease(name, class, layout.peak_bytes(class));
+        Ok(Self {
+            work: lease("partition", MemoryClass::Work)?,
+            resident: lease("partition_bases", MemoryClass::Resident)?,
+        })
+    }
+}
+
 /// A partition on its way through the stages.
 pub(super) struct Partition<'a> {
     lane: Lane,
     inputs: Inputs<'a>,
     layout: &'a ProofLayout,
-    arena: &'a Arena,
-    leases: BTreeMap<&'static str, Lease>,
+    memory: Memory,
+    stage: Stage,
+    /// Whether every stage ran: nothing is left to wipe.
+    done: bool,
     /// Where each word of [`layout::STATUS`] belongs: a query and its first base.
     statuses: Vec<(Query, usize)>,
     /// Behind the last reader of each of [`layout::BASES`].
@@ -79,31 +96,28 @@ pub(super) struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    pub fn new(lane: Lane, inputs: Inputs<'a>, layout: &'a ProofLayout, arena: &'a Arena) -> Self {
+    pub fn new(lane: Lane, inputs: Inputs<'a>, layout: &'a ProofLayout, memory: Memory) -> Self {
         Self {
             lane,
             inputs,
             layout,
-            arena,
-            leases: BTreeMap::new(),
+            memory,
+            stage: Stage::Prestage,
+            done: false,
             statuses: Vec::new(),
             last_use: [None, None],
             turn: 0,
         }
     }
 
-    /// Runs one stage: its buffers are leased before and released after. Stages come in the order
-    /// of [`Stage::ALL`]; the last gives the MSMs' sums.
+    /// Runs one stage. Stages come in the order of [`Stage::ALL`]; the last gives the MSMs' sums.
     pub fn run(
         &mut self,
         stage: Stage,
         staging: &mut StagingRing,
         readback: &mut Readback,
     ) -> StageResult<Option<MsmSums>> {
-        for buffer in self.layout.buffers.iter().filter(|buffer| buffer.first == stage) {
-            let lease = self.arena.lease(buffer.name, buffer.class, buffer.size_bytes)?;
-            self.leases.insert(buffer.name, lease);
-        }
+        self.stage = stage;
         let sums = match stage {
             Stage::Prestage => self.prestage(staging).map(|()| None),
             Stage::Quotient => self.quotient().map(|()| None),
@@ -111,18 +125,16 @@ impl<'a> Partition<'a> {
             Stage::Drain => self.drain(readback).map(Some),
         }?;
         for buffer in self.layout.buffers.iter().filter(|buffer| buffer.last == stage) {
-            self.release(buffer.name)?;
+            self.release(buffer)?;
         }
         Ok(sums)
     }
 
-    /// Zeroes what may hold secrets and makes the bytes free. The next user of work memory comes
-    /// later in the same stream; resident memory is written by the copy stream, so that has to
-    /// wait for the readers.
-    fn release(&mut self, name: &str) -> StageResult {
-        let Some(lease) = self.leases.remove(name) else { return Ok(()) };
-        match lease.view().region().class() {
-            MemoryClass::Work => self.lane.run(Op::Fill(Fill::zero(lease.view())))?,
+    /// Zeroes what may hold secrets; the bytes' next user comes later in the same stream. Resident
+    /// memory is written by the copy stream, so that has to wait for the readers.
+    fn release(&self, buffer: &Buffer) -> StageResult {
+        match buffer.class {
+            MemoryClass::Work => self.lane.run(Op::Fill(Fill::zero(self.view_of(buffer)?)))?,
             MemoryClass::Resident => {
                 let device = &self.lane.device;
                 device.wait(self.lane.copy, &device.record(self.lane.compute)?)?;
@@ -131,10 +143,23 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
+    fn view_of(&self, buffer: &Buffer) -> StageResult<View> {
+        let memory = match buffer.class {
+            MemoryClass::Work => &self.memory.work,
+            MemoryClass::Resident => &self.memory.resident,
+        };
+        let size_bytes = buffer.size_bytes.next_multiple_of(4);
+        Ok(memory.view().slice(buffer.offset_bytes, size_bytes)?.named(buffer.name))
+    }
+
     fn view(&self, name: &'static str) -> StageResult<View> {
-        match self.leases.get(name) {
-            Some(lease) => Ok(lease.view()),
-            None => Err(DeviceError::invalid(format!("buffer {name} is not leased")).into()),
+        match self.layout.buffer(name, self.stage) {
+            Some(buffer) => self.view_of(buffer),
+            None => Err(DeviceError::invalid(format!(
+                "no buffer {name} in stage {}",
+                self.stage.name()
+            ))
+            .into()),
         }
     }
 
@@ -171,7 +196,7 @@ impl<'a> Partition<'a> {
                 self.lane.device.enqueue(self.lane.copy, &fill)?;
             }
         }
-        if self.leases.contains_key(layout::STATUS) {
+        if self.layout.buffer(layout::STATUS, self.stage).is_some() {
             // Filled on the stream that decodes.
             let fill = Op::Fill(Fill::new(self.view(layout::STATUS)?, u32::MAX));
             self.lane.device.enqueue(self.lane.copy, &fill)?;
@@ -324,7 +349,7 @@ impl<'a> Partition<'a> {
     /// Brings the few results to the host and combines them there.
     fn drain(&mut self, readback: &mut Readback) -> StageResult<MsmSums> {
         let (device, stream) = (self.lane.device.clone(), self.lane.compute);
-        if self.leases.contains_key(layout::STATUS) {
+        if self.layout.buffer(layout::STATUS, self.stage).is_some() {
             let words = readback.read(&*device, stream, self.view(layout::STATUS)?)?;
             for (from, word) in self.statuses.iter().zip(words.chunks_exact(INDEX_BYTES as usize)) {
                 check_status(self.inputs.source, *from, word)?;
@@ -346,26 +371,23 @@ impl<'a> Partition<'a> {
     }
 
     /// Waits until everything, the wiping of the last buffers included, has run.
-    pub fn finish(self) -> StageResult {
-        Ok(self.lane.finish()?)
+    pub fn finish(mut self) -> StageResult {
+        self.lane.finish()?;
+        self.done = true;
+        Ok(())
     }
 }
 
 impl Drop for Partition<'_> {
-    /// After a failure or a cancel buffers are still leased and may hold secrets. The streams may
-    /// be poisoned, so a fresh one wipes them once the old work has ended.
+    /// After a failure or a cancel the memory may hold secrets. The streams may be poisoned, so a
+    /// fresh one wipes it once the old work has ended.
     fn drop(&mut self) {
-        let work = |lease: &&Lease| lease.view().region().class() == MemoryClass::Work;
-        if self.leases.values().filter(work).count() == 0 {
+        if self.done {
             return;
         }
         self.lane.settle();
-        let wiped = self.lane.on_fresh_stream(|device, stream| {
-            self.leases
-                .values()
-                .filter(work)
-                .try_for_each(|lease| device.enqueue(stream, &Op::Fill(Fill::zero(lease.view()))))
-        });
+        let wipe = Op::Fill(Fill::zero(self.memory.work.view()));
+        let wiped = self.lane.on_fresh_stream(|device, stream| device.enqueue(stream, &wipe));
         if let Err(error) = wiped {
             tracing::warn!(%error, "work memory of a failed proof was not wiped");
         }

@@ -1,11 +1,13 @@
-//! Parameter files that are whole, cut, inconsistent or hold bad points.
+//! Parameter files that are whole, cut, inconsistent or hold bad points, and those of others.
+
+mod peers;
+mod points;
+mod table;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use blstrs::{Bls12, G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use ff::Field;
 use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
@@ -13,8 +15,7 @@ use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use twinlock::Error;
 use twinlock::groth16::params::{
-    Inspection, ParameterFile, ParameterSource, Parameters, Query, ReadAt, Report, VerifyingKey,
-    check, check_bytes, inspect, inspect_bytes,
+    Inspection, ParameterFile, Parameters, Report, VerifyingKey, check_bytes, inspect_bytes,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -51,6 +52,43 @@ fn encoded(key: &Parameters) -> Vec<u8> {
     let mut bytes = Vec::new();
     key.write(&mut bytes).expect("memory takes all");
     bytes
+}
+
+fn section_names(table: &Inspection) -> Vec<(&'static str, u64)> {
+    table.sections.iter().map(|section| (section.name, section.count)).collect()
+}
+
+/// The section and the offset that an error names.
+fn place(error: &Error) -> (&'static str, u64) {
+    match error {
+        Error::Parameters { file, section, offset, .. } => {
+            assert_eq!(file, "test.params");
+            (section, *offset)
+        }
+        other => panic!("not about a place in the file: {other}"),
+    }
+}
+
+fn open_bytes(bytes: &[u8]) -> Result<ParameterFile, Error> {
+    ParameterFile::from_source("test.params", bytes.to_vec())
+}
+
+fn check_quietly(bytes: &[u8]) -> Result<Report, Error> {
+    check_bytes("test.params", bytes, false, &|_, _| {})
+}
+
+/// A valid file and its table.
+fn valid_file() -> (Vec<u8>, Inspection) {
+    let bytes = encoded(&small_key(&mut seeded()));
+    let table = inspect_bytes("test.params", &bytes).expect("valid");
+    (bytes, table)
+}
+
+/// A generator whose seed is printed when the test fails.
+fn seeded() -> ChaCha20Rng {
+    let seed = rand::thread_rng().r#gen();
+    eprintln!("seed {seed}");
+    ChaCha20Rng::seed_from_u64(seed)
 }
 
 fn seeds_dir() -> PathBuf {

@@ -1,0 +1,210 @@
+//! MSMs over bases whose logarithms are known, so that every sum can be checked.
+
+use std::sync::Arc;
+
+use blstrs::{G1Projective, G2Projective, Scalar};
+use ff::Field;
+use group::Curve;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
+use twinlock_api::op::{BaseOf, Digits, DigitsShape, Fill, MsmAccumulate, MsmReduce};
+use twinlock_api::{Device, Error as DeviceError, FrView, Group, MemoryClass, Op, PointView, View};
+
+use super::session::Session;
+use super::{Measurement, Plan, length, wrong};
+use crate::views::{Canonical, as_bytes, as_bytes_mut};
+use crate::{Error, Result};
+
+const SEED: u64 = 3;
+
+/// A curve whose points have the devices' layout.
+pub(super) trait Points:
+    Curve<AffineRepr = Self::Affine> + group::Group<Scalar = Scalar> + Canonical
+{
+    type Affine: Canonical + Default;
+    const GROUP: Group;
+}
+
+impl Points for G1Projective {
+    type Affine = blstrs::G1Affine;
+    const GROUP: Group = Group::G1;
+}
+
+impl Points for G2Projective {
+    type Affine = blstrs::G2Affine;
+    const GROUP: Group = Group::G2;
+}
+
+/// `len` points start + i * step, and their logarithms.
+fn bases_of<G: Points>(len: usize) -> (Vec<G::Affine>, Vec<Scalar>) {
+    const BLOCK: usize = 1 << 10;
+    let rng = &mut ChaCha20Rng::seed_from_u64(SEED);
+    let (start, step) = (Scalar::random(&mut *rng), Scalar::random(rng));
+    let step_point = G::generator() * step;
+    let mut bases = vec![G::Affine::default(); len];
+    let mut logarithms = vec![start; len];
+    bases.par_chunks_mut(BLOCK).zip(logarithms.par_chunks_mut(BLOCK)).enumerate().for_each(
+        |(block, (bases, logarithms))| {
+            let mut logarithm = start + step * Scalar::from((block * BLOCK) as u64);
+            let mut point = G::generator() * logarithm;
+            let mut points = Vec::with_capacity(bases.len());
+            for known in logarithms.iter_mut() {
+                *known = logarithm;
+                points.push(point);
+                logarithm += step;
+                point += step_point;
+            }
+            G::batch_normalize(&points, bases);
+        },
+    );
+    (bases, logarithms)
+}
+
+pub(super) fn run<G: Points>(
+    plan: &Plan,
+    lg: u32,
+    devices: &[Arc<dyn Device>],
+    progress: &dyn Fn(u32, &str),
+    out: &mut Vec<Measurement>,
+) -> Result<()> {
+    let (bases, logarithms) = bases_of::<G>(length(lg)?);
+    let scalars = plan.scalars.sample(bases.len(), SEED);
+    let dot: Scalar = (scalars.par_iter().zip(&logarithms)).map(|(s, l)| s * l).sum();
+    let expected = G::generator() * dot;
+    for device in devices {
+        progress(lg, &device.info().name);
+        out.push(measure(plan, lg, device, &bases, (&scalars, expected))?);
+    }
+    Ok(())
+}
+
+fn measure<G: Points>(
+    plan: &Plan,
+    lg: u32,
+    device: &Arc<dyn Device>,
+    bases: &[G::Affine],
+    (scalars, expected): (&[Scalar], G),
+) -> Result<Measurement> {
+    let mut session = Session::new(device, plan.timeout, plan.steps)?;
+    let named = |source| Error::Device { device: device.info().name.clone(), source };
+    let msm = Msm::prepare(&mut session, G::GROUP, as_bytes(bases), scalars).map_err(named)?;
+    let times = session.time(
+        plan.iterations,
+        |session| msm.run::<G>(session),
+        |_, sum| if sum == expected { Ok(()) } else { Err(wrong(&**device, lg, "msm")) },
+    )?;
+    let steps = session.clock.steps();
+    Ok(Measurement::new(lg, &**device, times, steps))
+}
+
+/// An MSM with everything on the device.
+struct Msm {
+    ops: Vec<(&'static str, Op)>,
+    windows: View,
+    window_bits: u32,
+    /// The memory that the operations use.
+    _leases: Vec<crate::scheduler::arena::Lease>,
+}
+
+impl Msm {
+    fn prepare(
+        session: &mut Session,
+        group: Group,
+        bases: &[u8],
+        scalars: &[Scalar],
+    ) -> Result<Self, DeviceError> {
+        let len = scalars.len() as u64;
+        let window_bits = session.device.window_bits(group, len);
+        let shape = DigitsShape { max_len: len, window_bits };
+        let digits = session.device.digits_layout(shape)?;
+        let msm = session.device.msm_layout(group, shape)?;
+        let workspace_bytes = digits
+            .workspace_bytes
+            .max(msm.accumulate_workspace_bytes)
+            .max(msm.reduce_workspace_bytes);
+        let windows_bytes = u64::from(msm.num_windows) * group.jacobian_bytes();
+
+        let mut leases = Vec::new();
+        let mut buffer = |name, class, size_bytes| {
+            let lease = session.buffer(name, class, size_bytes)?;
+            let view = lease.view();
+            leases.push(lease);
+            Ok::<View, DeviceError>(view)
+        };
+        let bases_view = buffer("bases", MemoryClass::Resident, bases.len() as u64)?;
+        let scalars_view = buffer("scalars", MemoryClass::Work, size_of_val(scalars) as u64)?;
+        let plan = buffer("digit_plan", MemoryClass::Work, digits.plan_bytes)?;
+        let accumulator = buffer("buckets", MemoryClass::Work, msm.accumulator_bytes)?;
+        let workspace = buffer("msm_workspace", MemoryClass::Work, workspace_bytes)?;
+        let windows = buffer("windows", MemoryClass::Work, windows_bytes)?;
+        session.upload(bases_view, bases)?;
+        session.upload(scalars_view, as_bytes(scalars))?;
+
+        let accumulate = MsmAccumulate::new(
+            &msm,
+            (plan, len),
+            PointView::new(bases_view, group)?,
+            BaseOf::same(),
+            accumulator,
+            workspace,
+        )?;
+        let ops = vec![
+            ("clear", Op::Fill(Fill::zero(accumulator))),
+            (
+                "digits",
+                Op::Digits(Digits::new(&digits, FrView::new(scalars_view)?, plan, workspace)?),
+            ),
+            ("accumulate", Op::MsmAccumulate(accumulate)),
+            ("reduce", Op::MsmReduce(MsmReduce::new(&msm, accumulator, windows, workspace)?)),
+        ];
+        Ok(Self { ops, windows, window_bits, _leases: leases })
+    }
+
+    fn run<G: Points>(&self, session: &mut Session) -> Result<G, DeviceError> {
+        for (name, op) in &self.ops {
+            session.step(name, op)?;
+        }
+        let bytes = session.download(self.windows)?;
+        let sum = combine(&bytes, self.window_bits);
+        session.clock.lap("combine");
+        Ok(sum)
+    }
+}
+
+/// sum over i of 2^(window_bits * i) * W_i; `bytes` holds the W_i as Jacobian points.
+fn combine<G: Points>(bytes: &[u8], window_bits: u32) -> G {
+    let mut windows = vec![G::identity(); bytes.len() / size_of::<G>()];
+    for (target, source) in as_bytes_mut(&mut windows).iter_mut().zip(bytes) {
+        *target = *source;
+    }
+    windows.iter().rev().fold(G::identity(), |sum, window| {
+        (0..window_bits).fold(sum, |sum, _| sum.double()) + window
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use group::{Group as _, prime::PrimeCurveAffine};
+
+    #[test]
+    fn logarithms_are_the_bases() {
+        let (bases, logarithms) = bases_of::<G1Projective>(1500);
+        for at in [0, 1, 1023, 1024, 1499] {
+            assert_eq!(bases[at].to_curve(), G1Projective::generator() * logarithms[at]);
+        }
+        let (bases, logarithms) = bases_of::<G2Projective>(3);
+        assert_eq!(bases[2].to_curve(), G2Projective::generator() * logarithms[2]);
+    }
+
+    #[test]
+    fn windows_combine() {
+        let g = G1Projective::generator();
+        let windows = [g, g.double(), G1Projective::identity(), g];
+        // 1 + 2 * 2^5 + 2^15
+        let sum: G1Projective = combine(as_bytes(&windows), 5);
+        assert_eq!(sum, g * Scalar::from(1 + 64 + 32_768));
+        assert_eq!(combine::<G1Projective>(&[], 5), G1Projective::identity());
+    }
+}

@@ -1,0 +1,162 @@
+//! One device during a measurement: its memory, a stream, the way in and out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use twinlock_api::{Device, Error as DeviceError, MemoryClass, Op, Stream, View};
+
+use super::{Step, median_ms};
+use crate::scheduler::arena::{Arena, Lease};
+use crate::scheduler::staging::{Readback, StagingRing};
+use crate::{Error, Result};
+
+const SLOTS: usize = 3;
+const SLOT_BYTES: u64 = 8 << 20;
+
+pub(super) struct Session {
+    pub device: Arc<dyn Device>,
+    arena: Arena,
+    stream: Stream,
+    staging: StagingRing,
+    readback: Readback,
+    timeout: Duration,
+    pub clock: StepClock,
+}
+
+impl Session {
+    pub fn new(device: &Arc<dyn Device>, timeout: Duration, steps: bool) -> Result<Self> {
+        let device = device.clone();
+        let name = device.info().name.clone();
+        let open = || {
+            Ok(Self {
+                arena: Arena::new(device.clone(), device.memory()?.free_bytes),
+                staging: StagingRing::new(&*device, SLOTS, SLOT_BYTES, timeout)?,
+                readback: Readback::new(&*device, SLOT_BYTES, timeout)?,
+                stream: device.create_stream("bench")?,
+                clock: StepClock::new(steps),
+                device: device.clone(),
+                timeout,
+            })
+        };
+        open().map_err(|source| Error::Device { device: name, source })
+    }
+
+    pub fn named(&self, source: DeviceError) -> Error {
+        Error::Device { device: self.device.info().name.clone(), source }
+    }
+
+    /// Takes memory from the driver; not to be timed.
+    pub fn buffer(
+        &self,
+        name: &'static str,
+        class: MemoryClass,
+        size_bytes: u64,
+    ) -> Result<Lease, DeviceError> {
+        // Offered even where nothing is needed: every operation takes a view.
+        let size_bytes = size_bytes.max(1);
+        self.arena.reserve(class, size_bytes)?;
+        self.arena.lease(name, class, size_bytes)
+    }
+
+    pub fn upload(&mut self, target: View, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.staging.upload(&*self.device, self.stream, target, 4, |offset, out| {
+            let piece = bytes.get(offset as usize..).and_then(|rest| rest.get(..out.len()));
+            out.copy_from_slice(piece.ok_or_else(|| DeviceError::invalid("upload past its end"))?);
+            Ok::<(), DeviceError>(())
+        })?;
+        self.finish()
+    }
+
+    pub fn download(&mut self, source: View) -> Result<Vec<u8>, DeviceError> {
+        self.readback.read(&*self.device, self.stream, source)
+    }
+
+    /// Enqueues a step. Waits for it if steps are measured apart.
+    pub fn step(&mut self, name: &'static str, op: &Op) -> Result<(), DeviceError> {
+        self.device.enqueue(self.stream, op)?;
+        if self.clock.is_on() {
+            self.finish()?;
+            self.clock.lap(name);
+        }
+        Ok(())
+    }
+
+    /// Waits for everything enqueued.
+    pub fn finish(&self) -> Result<(), DeviceError> {
+        self.device.synchronize(&self.device.record(self.stream)?, self.timeout)
+    }
+
+    /// Times `run` once to warm up and `iterations` times to count; what the first gave goes to
+    /// `check`.
+    pub fn time<T>(
+        &mut self,
+        iterations: usize,
+        mut run: impl FnMut(&mut Self) -> Result<T, DeviceError>,
+        check: impl FnOnce(&mut Self, T) -> Result<()>,
+    ) -> Result<Vec<Duration>> {
+        let first = run(self).map_err(|source| self.named(source))?;
+        check(self, first)?;
+        self.clock.clear();
+        let mut times = Vec::with_capacity(iterations);
+        for _ in 0..iterations {
+            let start = Instant::now();
+            self.clock.start(start);
+            run(self).map_err(|source| self.named(source))?;
+            times.push(start.elapsed());
+        }
+        Ok(times)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let ended = self.finish().and_then(|()| self.device.destroy_stream(self.stream));
+        if let Err(error) = ended {
+            tracing::debug!(%error, "the stream of a measurement did not end cleanly");
+        }
+    }
+}
+
+/// Times of a run's steps.
+pub(super) struct StepClock {
+    last: Option<Instant>,
+    laps: Vec<(&'static str, Vec<Duration>)>,
+}
+
+impl StepClock {
+    fn new(on: bool) -> Self {
+        Self { last: on.then(Instant::now), laps: Vec::new() }
+    }
+
+    fn is_on(&self) -> bool {
+        self.last.is_some()
+    }
+
+    fn clear(&mut self) {
+        self.laps.clear();
+    }
+
+    fn start(&mut self, now: Instant) {
+        if let Some(last) = &mut self.last {
+            *last = now;
+        }
+    }
+
+    /// Ends a step that began where the last one ended.
+    pub fn lap(&mut self, name: &'static str) {
+        let Some(last) = &mut self.last else { return };
+        let now = Instant::now();
+        let time = now - std::mem::replace(last, now);
+        match self.laps.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, times)) => times.push(time),
+            None => self.laps.push((name, vec![time])),
+        }
+    }
+
+    pub fn steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.laps)
+            .into_iter()
+            .map(|(name, times)| Step { name, median_ms: median_ms(times) })
+            .collect()
+    }
+}

@@ -1,0 +1,160 @@
+//! `twinlock prove`
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use blstrs::Scalar;
+use ff::Field;
+use twinlock::registry::{self, AUTO};
+use twinlock::{Prover, ProverOptions, Result};
+
+use super::Outcome;
+use super::circuit::KeyedCircuitArgs;
+use super::document::{Document, ProofEntry, Times, scalar_hex};
+use super::output::{PendingFile, print, table, to_json};
+use super::progress::Progress;
+use super::seed::SeedArgs;
+
+/// Prove a circuit on a fresh random witness
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Each proof is verified before it is given out. Public inputs are printed as \
+    32 bytes each, little-endian.\n\n\
+    Examples:\n  twinlock prove sapling-spend\n  \
+    twinlock prove mix --lg 16 --partitions 4 --out proofs.json"
+)]
+pub struct Args {
+    #[command(flatten)]
+    circuit: KeyedCircuitArgs,
+    /// Proofs to make, each of an instance of its own
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    partitions: u32,
+    /// `auto`, or a name that `twinlock devices` lists
+    #[arg(long, value_name = "NAME", default_value = AUTO)]
+    device: String,
+    /// Write the JSON document to a file too
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    seed: SeedArgs,
+}
+
+pub fn run(args: &Args) -> Result<Outcome> {
+    let circuit = args.circuit.find()?;
+    let out = args.out.as_deref().map(PendingFile::create).transpose()?;
+    let mut options = ProverOptions::default();
+    options.device.clone_from(&args.device);
+
+    let start = Instant::now();
+    let prover = Prover::new(options)?;
+    warn_of_fallback(&args.device, &prover);
+    let source = args.circuit.parameters(circuit.as_ref())?;
+    let key = match args.partitions {
+        1 => prover.key(source.as_ref())?,
+        _ => prover.load(source.as_ref())?,
+    };
+    let mut document = Document {
+        circuit: circuit.info().name,
+        label: circuit.label(),
+        device: String::new(),
+        constraints: 0,
+        constraints_with_input_rows: 0,
+        domain: 0,
+        times_ms: Times { load: milliseconds(start.elapsed()), ..Times::default() },
+        proofs: Vec::new(),
+    };
+
+    let mut rng = args.seed.rng("the witness and the blinding factors");
+    let progress = Progress::new(format!("proving {}", circuit.label()));
+    // One at a time: an assignment is the largest thing on the host.
+    for done in 0..args.partitions {
+        if args.partitions > 1 {
+            progress.set(done.into(), args.partitions.into());
+        }
+        let start = Instant::now();
+        let assignment = circuit.synthesize(&mut *rng)?;
+        document.times_ms.synthesis += milliseconds(start.elapsed());
+        let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
+        let proved = prover.prove(&key, &assignment, r, s)?;
+        document.times_ms.prove += milliseconds(proved.prove_time);
+        document.times_ms.verify += milliseconds(proved.check_time);
+        document.constraints = assignment.own_constraints();
+        document.constraints_with_input_rows = assignment.num_constraints();
+        document.domain = assignment.domain();
+        document.proofs.push(ProofEntry {
+            proof: proved.proof.to_hex(),
+            public_inputs: assignment.public_inputs().iter().map(scalar_hex).collect(),
+            // The prover gives out no other.
+            verified: true,
+            device: proved.device,
+        });
+    }
+    drop(progress);
+    document.device = devices(&document);
+
+    let json = to_json(&document)?;
+    if let Some(out) = out {
+        out.finish(|file| file.write_all(json.as_bytes()))?;
+    }
+    print(&if args.json { json } else { text(&document) })?;
+    Ok(Outcome::Good)
+}
+
+/// The devices that made the proofs; one name unless a proof was retried elsewhere.
+fn devices(document: &Document) -> String {
+    let mut names: Vec<&str> = document.proofs.iter().map(|p| p.device.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
+/// Says why no GPU is used when the choice was ours and this build knows of GPUs.
+fn warn_of_fallback(asked: &str, prover: &Prover) {
+    if asked != AUTO || prover.device_names() != ["cpu"] {
+        return;
+    }
+    for found in registry::discover() {
+        let reason = found.usable.map_or_else(|reason| reason, |_| "could not be opened".into());
+        if found.name != "cpu" {
+            super::note("warning", &format!("proving on the CPU, for {}: {reason}", found.name));
+        }
+    }
+}
+
+pub fn milliseconds(time: Duration) -> f64 {
+    // Microseconds are as fine as anyone reads.
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn text(document: &Document) -> String {
+    let Document { label, constraints, constraints_with_input_rows, domain, .. } = document;
+    let Times { load, synthesis, prove, verify } = document.times_ms;
+    let lines = [
+        ("circuit", label.clone()),
+        ("device", document.device.clone()),
+        ("constraints", format!("{constraints}, with input rows {constraints_with_input_rows}")),
+        ("domain", domain.to_string()),
+        (
+            "times",
+            format!(
+                "load {load:.1} ms, synthesis {synthesis:.1} ms, prove {prove:.1} ms, verify \
+                 {verify:.1} ms"
+            ),
+        ),
+    ];
+    let mut rows: Vec<Vec<String>> =
+        lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    for (at, proof) in document.proofs.iter().enumerate() {
+        rows.push(vec![format!("proof {at}"), proof.proof.clone()]);
+        for (i, input) in proof.public_inputs.iter().enumerate() {
+            rows.push(vec![format!("  input {i}"), input.clone()]);
+        }
+    }
+    let verified = document.proofs.iter().filter(|proof| proof.verified).count();
+    table(&rows, 2) + &format!("{verified} of {} proofs verified\n", document.proofs.len())
+}
