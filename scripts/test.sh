@@ -9,6 +9,6 @@ if ! command -v cc >/dev/null; then
 fi
 
 # A device named here must be there: its tests fail instead of being reported as skipped.
-export TWINLOCK_REQUIRE="${TWINLOCK_REQUIRE:-cpu}"
+export TWINLOCK_REQUIRE="${TWINLOCK_REQUIRE:-cpu,sim}"
 
 cargo test --release --workspace --locked "$@"
