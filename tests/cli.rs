@@ -371,7 +371,7 @@ fn bench_measures_and_compares() {
     let shell = Shell::new();
     for what in ["ntt", "msm-g1", "msm-g2", "prove"] {
         let line = format!(
-            "bench {what} --device cpu,cpu --lg 7..8 --scalars porep --iterations 2 --profile --json"
+            "bench {what} --device cpu,cpu --lg 7..8 --scalars porep --iterations 2 --breakdown --json"
         );
         let results = shell.json(&line);
         assert_eq!((&results["bench"], &results["scalars"]), (&what.into(), &"porep".into()));
