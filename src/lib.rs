@@ -8,6 +8,7 @@ pub mod error;
 pub mod groth16;
 mod mapped;
 pub mod registry;
+pub mod pending_file;
 pub mod scheduler;
 pub mod views;
 

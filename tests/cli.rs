@@ -424,3 +424,55 @@ fn a_reader_that_leaves_is_no_error() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
 }
+    let mut permissions = fs::metadata(shell.path("p.json")).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(shell.path("p.json"), permissions).unwrap();
+    shell.error("prove mix --lg 6 --out p.json", &["p.json", "read-only"]);
+    assert_eq!(fs::read(shell.path("p.json")).unwrap(), b"last");
+#[cfg(unix)]
+#[test]
+fn an_output_that_is_no_file_is_written_to_and_stays() {
+    use std::os::unix::fs::FileTypeExt;
+    let shell = Shell::new();
+    let pipe = shell.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let through_pipe = |line: &str| {
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        let printed = shell.json(line);
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo(), "{line}");
+        (printed, reader.join().unwrap())
+    };
+    let (printed, read) = through_pipe("prove mix --lg 6 --json --out pipe");
+    assert_eq!(printed, serde_json::from_slice::<Value>(&read).unwrap());
+    for (other, option) in [("m.vk", "--out pipe --vk-out m.vk"), ("m", "--out m --vk-out pipe")] {
+        let line = format!("params generate mix --lg 6 --json --insecure-seed 1 {option}");
+        let (_, read) = through_pipe(&line);
+        let written = fs::read(shell.path(other)).unwrap();
+        let (long, short) = if other == "m" { (&written, &read) } else { (&read, &written) };
+        assert!(!short.is_empty() && long.len() > short.len());
+        assert_eq!(&long[..short.len()], &short[..], "the key starts the parameters");
+    }
+    assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_input_that_is_no_file_is_an_error_at_once() {
+    let shell = Shell::new();
+    assert!(Command::new("mkfifo").arg(shell.path("pipe")).status().unwrap().success());
+    for line in [
+        "params inspect pipe",
+        "params check pipe",
+        "prove mix --lg 6 --params pipe",
+        "verify mix --lg 6 --proof pipe",
+        "params inspect .",
+    ] {
+        shell.error(line, &[line.split(' ').next_back().unwrap(), "not a regular file"]);
+    }
+    shell.json("prove mix --lg 6 --json --out p.json");
+    shell.error("verify mix --lg 6 --params pipe --proof p.json", &["pipe", "not a regular file"]);
+}
+

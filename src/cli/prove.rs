@@ -2,17 +2,19 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blstrs::Scalar;
 use ff::Field;
+use twinlock::bench::milliseconds;
+use twinlock::pending_file::PendingFile;
 use twinlock::registry::{self, AUTO};
 use twinlock::{Prover, ProverOptions, Result};
 
 use super::Outcome;
 use super::circuit::KeyedCircuitArgs;
 use super::document::{Document, ProofEntry, Times, scalar_hex};
-use super::output::{PendingFile, print, table, to_json};
+use super::output::{print, table, to_json};
 use super::progress::Progress;
 use super::seed::SeedArgs;
 
@@ -124,11 +126,6 @@ fn warn_of_fallback(asked: &str, prover: &Prover) {
             super::note("warning", &format!("proving on the CPU, for {}: {reason}", found.name));
         }
     }
-}
-
-pub fn milliseconds(time: Duration) -> f64 {
-    // Microseconds are as fine as anyone reads.
-    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn text(document: &Document) -> String {
