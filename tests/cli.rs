@@ -154,6 +154,15 @@ fn devices_lists_the_cpu() {
     let ran = shell.run("devices");
     assert!(ran.out.contains("cpu"), "{}", ran.out);
     assert_eq!(ran.err, "");
+    for backend in ["cuda", "wgsl"] {
+        if !listing["backends"].as_array().unwrap().contains(&backend.into()) {
+            let line = format!("{backend} cannot be used: not part of this build\n");
+            assert!(ran.out.contains(&line), "{}", ran.out);
+            let reason = [backend, "not part of this build"];
+            shell.error(&format!("prove mix --lg 6 --device {backend}:0"), &reason);
+            assert!(!shell.run("prove mix --lg 6").err.contains(backend));
+        }
+    }
 }
 
 #[test]
