@@ -6,10 +6,13 @@ use std::time::Instant;
 
 use blstrs::Scalar;
 use ff::Field;
+use rand::RngCore;
 use twinlock::bench::milliseconds;
 use twinlock::pending_file::PendingFile;
 use twinlock::registry::{self, AUTO};
+use twinlock::views::as_bytes_mut;
 use twinlock::{Prover, ProverOptions, Result};
+use zeroize::Zeroize;
 
 use super::Outcome;
 use super::circuit::KeyedCircuitArgs;
@@ -81,8 +84,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
         let start = Instant::now();
         let assignment = circuit.synthesize(&mut *rng)?;
         document.times_ms.synthesis += milliseconds(start.elapsed());
-        let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
-        let proved = prover.prove(&key, &assignment, r, s)?;
+        let blinding = Blinding::random(&mut *rng);
+        let proved = prover.prove(&key, &assignment, blinding.r(), blinding.s())?;
+        drop(blinding);
         document.times_ms.prove += milliseconds(proved.prove_time);
         document.times_ms.verify += milliseconds(proved.check_time);
         document.constraints = assignment.own_constraints();
@@ -108,6 +112,33 @@ pub fn run(args: &Args) -> Result<Outcome> {
 }
 
 /// The devices that made the proofs; one name unless a proof was retried elsewhere.
+/// The factors r and s that hide the witness in a proof, wiped when dropped.
+struct Blinding([Scalar; 2]);
+
+impl Blinding {
+    fn random(rng: &mut dyn RngCore) -> Self {
+        Self([Scalar::random(&mut *rng), Scalar::random(rng)])
+    }
+
+    fn r(&self) -> Scalar {
+        self.0[0]
+    }
+
+    fn s(&self) -> Scalar {
+        self.0[1]
+    }
+
+    fn wipe(&mut self) {
+        as_bytes_mut(&mut self.0).zeroize();
+    }
+}
+
+impl Drop for Blinding {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
 fn devices(document: &Document) -> String {
     let mut names: Vec<&str> = document.proofs.iter().map(|p| p.device.as_str()).collect();
     names.sort_unstable();
@@ -154,4 +185,18 @@ fn text(document: &Document) -> String {
     }
     let verified = document.proofs.iter().filter(|proof| proof.verified).count();
     table(&rows, 2) + &format!("{verified} of {} proofs verified\n", document.proofs.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blinding_factors_are_drawn_and_wiped() {
+        let mut blinding = Blinding::random(&mut rand::rngs::OsRng);
+        assert!(blinding.r() != Scalar::ZERO && blinding.s() != Scalar::ZERO);
+        assert_ne!(blinding.r(), blinding.s());
+        blinding.wipe();
+        assert_eq!((blinding.r(), blinding.s()), (Scalar::ZERO, Scalar::ZERO));
+    }
 }
