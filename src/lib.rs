@@ -6,9 +6,10 @@ pub mod circuits;
 pub mod config;
 pub mod error;
 pub mod groth16;
+mod host_memory;
 mod mapped;
-pub mod registry;
 pub mod pending_file;
+pub mod registry;
 pub mod scheduler;
 pub mod views;
 

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -134,7 +135,7 @@ fn unknown_names_are_told_what_exists() {
     shell.error("prove sapling", &["circuit", "`sapling`", "mix"]);
     shell.error("prove mix --lg 6 --device tpu", &["device", "`tpu`", "auto", "cpu"]);
     shell.error("prove mix --lg 6 --profile odd", &["profile", "`odd`", "even", "bits"]);
-    shell.error("prove mix --lg 3", &["3", "from 4 to 32"]);
+    shell.error("prove mix --lg 3", &["3", "from 4 to 31"]);
     if cfg!(feature = "sapling") {
         shell.error("verify sapling-spend --lg 6 --proof x", &["lg", "sapling-spend"]);
         shell.error("params generate sapling-output --out x", &["sapling-output", "production"]);
@@ -153,7 +154,6 @@ fn devices_lists_the_cpu() {
     assert!(listing["backends"].as_array().unwrap().contains(&"cpu".into()));
     let ran = shell.run("devices");
     assert!(ran.out.contains("cpu"), "{}", ran.out);
-    assert_eq!(ran.err, "");
     for backend in ["cuda", "wgsl"] {
         if !listing["backends"].as_array().unwrap().contains(&backend.into()) {
             let line = format!("{backend} cannot be used: not part of this build\n");
@@ -163,6 +163,7 @@ fn devices_lists_the_cpu() {
             assert!(!shell.run("prove mix --lg 6").err.contains(backend));
         }
     }
+    assert_eq!(ran.err, "");
 }
 
 #[test]
@@ -399,6 +400,35 @@ fn bench_measures_and_compares() {
     assert!(ran.out.contains("cpu") && !ran.out.contains("ratio"), "{}", ran.out);
 }
 
+/// Sizes that no machine has room for: refused at once, with the bytes needed and available.
+#[test]
+fn sizes_beyond_the_machine_are_errors() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let shell = Shell::new();
+    let start = Instant::now();
+    shell.error("prove mix --lg 32", &["lg 32", "from 4 to 31"]);
+    shell.error("prove mix --lg 32 --profile bits", &["lg 32", "from 7 to 31"]);
+    shell.error("params generate mix --lg 32 --out m", &["lg 32", "from 4 to 31"]);
+    shell.error("verify mix --lg 32 --proof p", &["lg 32", "from 4 to 31"]);
+    shell.error("bench ntt --lg 32", &["lg", "32", "31"]);
+    // Of 2^31 rows an assignment has 256 GiB, and a key 1.4 TiB.
+    let memory = &shell.json("devices --json")["devices"][0]["memory_bytes"];
+    if memory.as_u64().unwrap() < 64 << 30 {
+        for line in [
+            "prove mix --lg 31",
+            "params generate mix --lg 30 --out m",
+            "bench prove --device cpu --lg 31",
+            "bench ntt --device cpu --lg 31",
+            "bench msm-g1 --device cpu --lg 30",
+            "bench msm-g2 --device cpu --lg 31",
+        ] {
+            shell.error(line, &["bytes", "exceeds the limit of"]);
+        }
+    }
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn logs_go_to_standard_error() {
     let shell = Shell::new();
@@ -418,26 +448,14 @@ fn an_output_that_cannot_be_written_is_an_error() {
     fs::write(shell.path("p.json"), "last").unwrap();
     shell.error("prove mix --lg 6 --params none --out p.json", &["none", "No such file"]);
     assert_eq!(fs::read(shell.path("p.json")).unwrap(), b"last");
-    assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn a_reader_that_leaves_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_twinlock"))
-        .args(["devices", "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
-}
     let mut permissions = fs::metadata(shell.path("p.json")).unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(shell.path("p.json"), permissions).unwrap();
     shell.error("prove mix --lg 6 --out p.json", &["p.json", "read-only"]);
     assert_eq!(fs::read(shell.path("p.json")).unwrap(), b"last");
+    assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 1);
+}
+
 #[cfg(unix)]
 #[test]
 fn an_output_that_is_no_file_is_written_to_and_stays() {
@@ -485,3 +503,15 @@ fn an_input_that_is_no_file_is_an_error_at_once() {
     shell.error("verify mix --lg 6 --params pipe --proof p.json", &["pipe", "not a regular file"]);
 }
 
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_twinlock"))
+        .args(["devices", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
+}

@@ -7,6 +7,7 @@ mod machine;
 mod msm;
 mod ntt;
 mod proofs;
+mod room;
 mod scalars;
 mod session;
 
@@ -81,7 +82,8 @@ pub struct Step {
 /// each measurement before it starts.
 ///
 /// # Errors
-/// `Invalid` for a wrong result or no runs at all, `Device` for what a device answers, and what a
+/// `Limit` for a size that the host or a device has no room for, `Invalid` for a wrong result or
+/// no runs at all, `Device` for what a device answers, and what a
 /// proof can fail with.
 pub fn run(
     plan: &Plan,

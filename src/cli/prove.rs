@@ -51,6 +51,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Outcome> {
     let circuit = args.circuit.find()?;
+    circuit.require_room()?;
     let out = args.out.as_deref().map(PendingFile::create).transpose()?;
     let mut options = ProverOptions::default();
     options.device.clone_from(&args.device);
@@ -111,7 +112,6 @@ pub fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// The devices that made the proofs; one name unless a proof was retried elsewhere.
 /// The factors r and s that hide the witness in a proof, wiped when dropped.
 struct Blinding([Scalar; 2]);
 
@@ -139,6 +139,7 @@ impl Drop for Blinding {
     }
 }
 
+/// The devices that made the proofs; one name unless a proof was retried elsewhere.
 fn devices(document: &Document) -> String {
     let mut names: Vec<&str> = document.proofs.iter().map(|p| p.device.as_str()).collect();
     names.sort_unstable();
