@@ -9,12 +9,27 @@ use crate::{Error, Result};
 /// The name that stands for the best device found.
 pub const AUTO: &str = "auto";
 
+const NOT_IN_BUILD: &str = "not part of this build";
+
 /// Every backend of this build, the preferred first. The CPU is last, and always there.
 pub fn backends() -> Vec<Box<dyn Backend>> {
     vec![Box::new(twinlock_cpu::CpuBackend)]
 }
 
-/// Every device that was looked for, usable or not, with the reason.
+/// Backends that this build could have and has not.
+const NOT_BUILT: [&str; 2] = ["cuda", "wgsl"];
+
+/// The backends that are not part of this build, each as a device that says so.
+pub fn not_built() -> Vec<Discovered> {
+    let built = backends();
+    NOT_BUILT
+        .into_iter()
+        .filter(|name| built.iter().all(|backend| backend.name() != *name))
+        .map(|name| Discovered { name: name.into(), usable: Err(NOT_IN_BUILD.into()) })
+        .collect()
+}
+
+/// Every device that the backends of this build looked for, usable or not, with the reason.
 pub fn discover() -> Vec<Discovered> {
     backends().iter().flat_map(|backend| backend.discover()).collect()
 }
@@ -22,7 +37,8 @@ pub fn discover() -> Vec<Discovered> {
 /// Opens a device by name. [`AUTO`] takes the first that opens; a name never falls back.
 ///
 /// # Errors
-/// `Unknown` for a name that no backend has; `Device` with the reason for one that cannot be used.
+/// `Unknown` for a name that no backend has; `Device` with the reason for one that cannot be used;
+/// `Invalid` for one of a backend that is not part of this build.
 pub fn open(name: &str, options: &OpenOptions) -> Result<Arc<dyn Device>> {
     let mut last = None;
     for backend in backends() {
@@ -40,6 +56,14 @@ pub fn open(name: &str, options: &OpenOptions) -> Result<Arc<dyn Device>> {
             }
         }
     }
+    // `cuda:0` and `cuda` alike.
+    let backend = name.split_once(':').map_or(name, |(backend, _)| backend);
+    if let Some(missing) = not_built().into_iter().find(|missing| missing.name == backend) {
+        return Err(Error::Invalid {
+            what: format!("device {name}"),
+            problem: format!("{} is {NOT_IN_BUILD}; there are: {}", missing.name, known_names()),
+        });
+    }
     Err(last.unwrap_or_else(|| Error::Unknown {
         kind: "device",
         name: name.into(),
@@ -51,4 +75,28 @@ fn known_names() -> String {
     let mut names = vec![AUTO.to_owned()];
     names.extend(discover().into_iter().map(|found| found.name));
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_built_says_so_and_auto_does_without() {
+        let missing = not_built();
+        for name in NOT_BUILT {
+            let built = backends().iter().any(|backend| backend.name() == name);
+            assert_eq!(built, missing.iter().all(|found| found.name != name), "{name}");
+        }
+        for found in &missing {
+            assert!(discover().iter().all(|other| other.name != found.name));
+            for name in [found.name.clone(), format!("{}:0", found.name)] {
+                let error = open(&name, &OpenOptions::default()).map(drop).unwrap_err().to_string();
+                assert!(error.contains(&name) && error.contains(NOT_IN_BUILD), "{error}");
+            }
+        }
+        assert!(open(AUTO, &OpenOptions::default()).is_ok());
+        let unknown = open("cudax:0", &OpenOptions::default()).map(drop).unwrap_err();
+        assert!(matches!(unknown, Error::Unknown { .. }), "{unknown}");
+    }
 }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -134,7 +135,7 @@ fn unknown_names_are_told_what_exists() {
     shell.error("prove sapling", &["circuit", "`sapling`", "mix"]);
     shell.error("prove mix --lg 6 --device tpu", &["device", "`tpu`", "auto", "cpu"]);
     shell.error("prove mix --lg 6 --profile odd", &["profile", "`odd`", "even", "bits"]);
-    shell.error("prove mix --lg 3", &["3", "from 4 to 32"]);
+    shell.error("prove mix --lg 3", &["3", "from 4 to 31"]);
     if cfg!(feature = "sapling") {
         shell.error("verify sapling-spend --lg 6 --proof x", &["lg", "sapling-spend"]);
         shell.error("params generate sapling-output --out x", &["sapling-output", "production"]);
@@ -153,6 +154,15 @@ fn devices_lists_the_cpu() {
     assert!(listing["backends"].as_array().unwrap().contains(&"cpu".into()));
     let ran = shell.run("devices");
     assert!(ran.out.contains("cpu"), "{}", ran.out);
+    for backend in ["cuda", "wgsl"] {
+        if !listing["backends"].as_array().unwrap().contains(&backend.into()) {
+            let line = format!("{backend} cannot be used: not part of this build\n");
+            assert!(ran.out.contains(&line), "{}", ran.out);
+            let reason = [backend, "not part of this build"];
+            shell.error(&format!("prove mix --lg 6 --device {backend}:0"), &reason);
+            assert!(!shell.run("prove mix --lg 6").err.contains(backend));
+        }
+    }
     assert_eq!(ran.err, "");
 }
 
@@ -371,7 +381,7 @@ fn bench_measures_and_compares() {
     let shell = Shell::new();
     for what in ["ntt", "msm-g1", "msm-g2", "prove"] {
         let line = format!(
-            "bench {what} --device cpu,cpu --lg 7..8 --scalars porep --iterations 2 --profile --json"
+            "bench {what} --device cpu,cpu --lg 7..8 --scalars porep --iterations 2 --breakdown --json"
         );
         let results = shell.json(&line);
         assert_eq!((&results["bench"], &results["scalars"]), (&what.into(), &"porep".into()));
@@ -388,6 +398,35 @@ fn bench_measures_and_compares() {
     let ran = shell.run("bench ntt --device cpu --lg 0 --iterations 1");
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("cpu") && !ran.out.contains("ratio"), "{}", ran.out);
+}
+
+/// Sizes that no machine has room for: refused at once, with the bytes needed and available.
+#[test]
+fn sizes_beyond_the_machine_are_errors() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let shell = Shell::new();
+    let start = Instant::now();
+    shell.error("prove mix --lg 32", &["lg 32", "from 4 to 31"]);
+    shell.error("prove mix --lg 32 --profile bits", &["lg 32", "from 7 to 31"]);
+    shell.error("params generate mix --lg 32 --out m", &["lg 32", "from 4 to 31"]);
+    shell.error("verify mix --lg 32 --proof p", &["lg 32", "from 4 to 31"]);
+    shell.error("bench ntt --lg 32", &["lg", "32", "31"]);
+    // Of 2^31 rows an assignment has 256 GiB, and a key 1.4 TiB.
+    let memory = &shell.json("devices --json")["devices"][0]["memory_bytes"];
+    if memory.as_u64().unwrap() < 64 << 30 {
+        for line in [
+            "prove mix --lg 31",
+            "params generate mix --lg 30 --out m",
+            "bench prove --device cpu --lg 31",
+            "bench ntt --device cpu --lg 31",
+            "bench msm-g1 --device cpu --lg 30",
+            "bench msm-g2 --device cpu --lg 31",
+        ] {
+            shell.error(line, &["bytes", "exceeds the limit of"]);
+        }
+    }
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -409,7 +448,59 @@ fn an_output_that_cannot_be_written_is_an_error() {
     fs::write(shell.path("p.json"), "last").unwrap();
     shell.error("prove mix --lg 6 --params none --out p.json", &["none", "No such file"]);
     assert_eq!(fs::read(shell.path("p.json")).unwrap(), b"last");
+    let mut permissions = fs::metadata(shell.path("p.json")).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(shell.path("p.json"), permissions).unwrap();
+    shell.error("prove mix --lg 6 --out p.json", &["p.json", "read-only"]);
+    assert_eq!(fs::read(shell.path("p.json")).unwrap(), b"last");
     assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_that_is_no_file_is_written_to_and_stays() {
+    use std::os::unix::fs::FileTypeExt;
+    let shell = Shell::new();
+    let pipe = shell.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let through_pipe = |line: &str| {
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        let printed = shell.json(line);
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo(), "{line}");
+        (printed, reader.join().unwrap())
+    };
+    let (printed, read) = through_pipe("prove mix --lg 6 --json --out pipe");
+    assert_eq!(printed, serde_json::from_slice::<Value>(&read).unwrap());
+    for (other, option) in [("m.vk", "--out pipe --vk-out m.vk"), ("m", "--out m --vk-out pipe")] {
+        let line = format!("params generate mix --lg 6 --json --insecure-seed 1 {option}");
+        let (_, read) = through_pipe(&line);
+        let written = fs::read(shell.path(other)).unwrap();
+        let (long, short) = if other == "m" { (&written, &read) } else { (&read, &written) };
+        assert!(!short.is_empty() && long.len() > short.len());
+        assert_eq!(&long[..short.len()], &short[..], "the key starts the parameters");
+    }
+    assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_input_that_is_no_file_is_an_error_at_once() {
+    let shell = Shell::new();
+    assert!(Command::new("mkfifo").arg(shell.path("pipe")).status().unwrap().success());
+    for line in [
+        "params inspect pipe",
+        "params check pipe",
+        "prove mix --lg 6 --params pipe",
+        "verify mix --lg 6 --proof pipe",
+        "params inspect .",
+    ] {
+        shell.error(line, &[line.split(' ').next_back().unwrap(), "not a regular file"]);
+    }
+    shell.json("prove mix --lg 6 --json --out p.json");
+    shell.error("verify mix --lg 6 --params pipe --proof p.json", &["pipe", "not a regular file"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod machine;
 mod msm;
 mod ntt;
 mod proofs;
+mod room;
 mod scalars;
 mod session;
 
@@ -81,7 +82,8 @@ pub struct Step {
 /// each measurement before it starts.
 ///
 /// # Errors
-/// `Invalid` for a wrong result or no runs at all, `Device` for what a device answers, and what a
+/// `Limit` for a size that the host or a device has no room for, `Invalid` for a wrong result or
+/// no runs at all, `Device` for what a device answers, and what a
 /// proof can fail with.
 pub fn run(
     plan: &Plan,
@@ -138,8 +140,8 @@ fn median_ms(mut times: Vec<Duration>) -> f64 {
     })
 }
 
-/// Milliseconds, to the microsecond.
-fn milliseconds(time: Duration) -> f64 {
+/// Milliseconds, to the microsecond: as fine as anyone reads.
+pub fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 

@@ -8,9 +8,12 @@ use group::Curve;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
-use twinlock_api::op::{BaseOf, Digits, DigitsShape, Fill, MsmAccumulate, MsmReduce};
+use twinlock_api::op::{
+    BaseOf, Digits, DigitsLayout, DigitsShape, Fill, MsmAccumulate, MsmLayout, MsmReduce,
+};
 use twinlock_api::{Device, Error as DeviceError, FrView, Group, MemoryClass, Op, PointView, View};
 
+use super::room::Room;
 use super::session::Session;
 use super::{Measurement, Plan, length, wrong};
 use crate::views::{Canonical, as_bytes, as_bytes_mut};
@@ -68,7 +71,11 @@ pub(super) fn run<G: Points>(
     progress: &dyn Fn(u32, &str),
     out: &mut Vec<Measurement>,
 ) -> Result<()> {
-    let (bases, logarithms) = bases_of::<G>(length(lg)?);
+    let len = length(lg)?;
+    for device in devices {
+        room::<G>(len, &**device)?.require(lg, &**device)?;
+    }
+    let (bases, logarithms) = bases_of::<G>(len);
     let scalars = plan.scalars.sample(bases.len(), SEED);
     let dot: Scalar = (scalars.par_iter().zip(&logarithms)).map(|(s, l)| s * l).sum();
     let expected = G::generator() * dot;
@@ -77,6 +84,23 @@ pub(super) fn run<G: Points>(
         out.push(measure(plan, lg, device, &bases, (&scalars, expected))?);
     }
     Ok(())
+}
+
+/// Bases, their logarithms and the scalars; on the device all that an [`Msm`] holds.
+fn room<G: Points>(len: usize, device: &dyn Device) -> Result<Room> {
+    let named = |source| Error::Device { device: device.info().name.clone(), source };
+    let sizes = Sizes::of(device, G::GROUP, len as u64).map_err(named)?;
+    let bases_bytes = (len * size_of::<G::Affine>()) as u64;
+    let scalars_bytes = (len * size_of::<Scalar>()) as u64;
+    let of_operations = [
+        sizes.digits.plan_bytes,
+        sizes.msm.accumulator_bytes,
+        sizes.workspace_bytes,
+        sizes.windows_bytes,
+    ];
+    let device_bytes =
+        of_operations.into_iter().fold(bases_bytes + scalars_bytes, u64::saturating_add);
+    Ok(Room { host_bytes: bases_bytes + 2 * scalars_bytes, device_bytes })
 }
 
 fn measure<G: Points>(
@@ -98,6 +122,30 @@ fn measure<G: Points>(
     Ok(Measurement::new(lg, &**device, times, steps))
 }
 
+/// What the device asks for an MSM.
+struct Sizes {
+    window_bits: u32,
+    digits: DigitsLayout,
+    msm: MsmLayout,
+    workspace_bytes: u64,
+    windows_bytes: u64,
+}
+
+impl Sizes {
+    fn of(device: &dyn Device, group: Group, len: u64) -> Result<Self, DeviceError> {
+        let window_bits = device.window_bits(group, len);
+        let shape = DigitsShape { max_len: len, window_bits };
+        let digits = device.digits_layout(shape)?;
+        let msm = device.msm_layout(group, shape)?;
+        let workspace_bytes = digits
+            .workspace_bytes
+            .max(msm.accumulate_workspace_bytes)
+            .max(msm.reduce_workspace_bytes);
+        let windows_bytes = u64::from(msm.num_windows) * group.jacobian_bytes();
+        Ok(Self { window_bits, digits, msm, workspace_bytes, windows_bytes })
+    }
+}
+
 /// An MSM with everything on the device.
 struct Msm {
     ops: Vec<(&'static str, Op)>,
@@ -115,15 +163,8 @@ impl Msm {
         scalars: &[Scalar],
     ) -> Result<Self, DeviceError> {
         let len = scalars.len() as u64;
-        let window_bits = session.device.window_bits(group, len);
-        let shape = DigitsShape { max_len: len, window_bits };
-        let digits = session.device.digits_layout(shape)?;
-        let msm = session.device.msm_layout(group, shape)?;
-        let workspace_bytes = digits
-            .workspace_bytes
-            .max(msm.accumulate_workspace_bytes)
-            .max(msm.reduce_workspace_bytes);
-        let windows_bytes = u64::from(msm.num_windows) * group.jacobian_bytes();
+        let Sizes { window_bits, digits, msm, workspace_bytes, windows_bytes } =
+            Sizes::of(&*session.device, group, len)?;
 
         let mut leases = Vec::new();
         let mut buffer = |name, class, size_bytes| {

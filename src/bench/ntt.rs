@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use twinlock_api::op::{Direction, Ntt, Order};
 use twinlock_api::{Device, FrView, MemoryClass, Op};
 
+use super::room::Room;
 use super::session::Session;
 use super::{Measurement, Plan, Scalars, length, wrong};
 use crate::views::as_bytes;
@@ -22,12 +23,25 @@ pub(super) fn run(
     progress: &dyn Fn(u32, &str),
     out: &mut Vec<Measurement>,
 ) -> Result<()> {
-    let input = Scalars::Random.sample(length(lg)?, SEED);
+    let len = length(lg)?;
+    for device in devices {
+        room(lg, len, &**device)?.require(lg, &**device)?;
+    }
+    let input = Scalars::Random.sample(len, SEED);
     for device in devices {
         progress(lg, &device.info().name);
         out.push(measure(plan, lg, device, &input)?);
     }
     Ok(())
+}
+
+/// The input, and what comes back of it; on the device the data and the scratch.
+fn room(lg: u32, len: usize, device: &dyn Device) -> Result<Room> {
+    let data_bytes = (len * size_of::<Scalar>()) as u64;
+    let layout = (device.ntt_layout(lg))
+        .map_err(|source| Error::Device { device: device.info().name.clone(), source })?;
+    let device_bytes = data_bytes.saturating_add(layout.workspace_bytes);
+    Ok(Room { host_bytes: 2 * data_bytes, device_bytes })
 }
 
 fn measure(

@@ -25,6 +25,7 @@ pub(super) fn run(
     out: &mut Vec<Measurement>,
 ) -> Result<()> {
     let shape = MixShape::new(lg, plan.scalars.profile())?;
+    shape.require_key_room()?;
     let mut rng = ChaCha20Rng::seed_from_u64(SEED);
     progress(lg, "key");
     let params = generate_parameters(Mix::blank(shape), &mut rng, &|_, _| ())?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bellpepper_core::{Circuit, ConstraintSystem, LinearCombination, SynthesisError, Variable};
 use blstrs::Scalar;
-use ff::{Field, PrimeField};
+use ff::Field;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
@@ -17,7 +17,16 @@ use super::{CircuitEntry, CircuitInfo, CircuitOptions, KeyMaker, KeySource};
 use crate::groth16::assignment::{self, Assignment, SizeHint};
 use crate::groth16::generator;
 use crate::groth16::params::{Parameters, VerifyingKey};
+use crate::host_memory;
 use crate::{Error, Result};
+
+const SCALAR_BYTES: u64 = 32;
+const G1_BYTES: u64 = 96;
+const G2_BYTES: u64 = 192;
+
+/// So that all variables can be told apart in the rows that a key is made from. The field would
+/// allow one more.
+const MAX_LG: u32 = 31;
 
 /// What the groups of [`Mix`] are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +102,9 @@ impl MixShape {
     ///
     /// # Errors
     /// [`Error::Invalid`] below the profile's smallest `lg` (4 for `even`, 7 for `bits`) and above
-    /// 32, the field's limit.
+    /// 31, for a constraint's terms have indices of 31 bits.
     pub fn new(lg: u32, profile: Profile) -> Result<Self> {
-        let (min, max) = (profile.min_lg(), Scalar::S);
+        let (min, max) = (profile.min_lg(), MAX_LG);
         if !(min..=max).contains(&lg) {
             return Err(Error::Invalid {
                 what: format!("lg {lg}"),
@@ -118,6 +127,46 @@ impl MixShape {
     /// One group fewer than would fill the domain, which leaves room for the input rows.
     fn groups(self) -> usize {
         (1 << (self.lg - self.profile.lg_group())) - 1
+    }
+
+    /// Bytes of an assignment: the witness, and A, B and C of each row.
+    fn assignment_bytes(self) -> u64 {
+        (self.variables() + 3 * self.domain()) * SCALAR_BYTES
+    }
+
+    /// Bytes that making a key takes at its peak: all points, and the scalars they come from.
+    fn key_bytes(self) -> u64 {
+        let (_, booleans) = self.profile.bits();
+        // Of each group the booleans and the packing are in B.
+        let in_b = (self.groups() * (booleans + 1)) as u64;
+        // H, L and A, and B in G1 and in G2.
+        let of_g1 = self.domain() + 2 * self.variables();
+        of_g1 * (G1_BYTES + SCALAR_BYTES) + in_b * (G1_BYTES + G2_BYTES + 2 * SCALAR_BYTES)
+    }
+
+    /// Bytes of a synthesis for the verifying key: where rows end, and the basis.
+    fn verifying_key_bytes(self) -> u64 {
+        self.domain() * (3 * size_of::<usize>() as u64 + SCALAR_BYTES)
+    }
+
+    fn domain(self) -> u64 {
+        1 << self.lg
+    }
+
+    fn variables(self) -> u64 {
+        self.size().witness as u64
+    }
+
+    /// Refuses a size whose key the host has no room to make.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] with the bytes needed and available.
+    pub(crate) fn require_key_room(self) -> Result<()> {
+        host_memory::require(self.bytes_of("a key"), self.key_bytes())
+    }
+
+    fn bytes_of(self, what: &str) -> String {
+        format!("host bytes for {what} of {}", self.label())
     }
 
     /// The counts of the circuit: 2^lg - 8 (`even`) or 2^lg - 64 (`bits`) own constraints, as
@@ -260,7 +309,12 @@ impl CircuitEntry for MixShape {
         format!("mix --lg {} --profile {}", self.lg, self.profile)
     }
 
+    fn require_room(&self) -> Result<()> {
+        host_memory::require(self.bytes_of("an assignment"), self.assignment_bytes())
+    }
+
     fn synthesize(&self, rng: &mut dyn RngCore) -> Result<Assignment> {
+        self.require_room()?;
         Mix::random(*self, rng).assignment()
     }
 
@@ -275,10 +329,12 @@ impl KeyMaker for MixShape {
         rng: &mut dyn RngCore,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Parameters> {
+        self.require_key_room()?;
         generator::generate_parameters(Mix::blank(*self), rng, progress)
     }
 
     fn generate_verifying_key(&self, rng: &mut dyn RngCore) -> Result<VerifyingKey> {
+        host_memory::require(self.bytes_of("a verifying key"), self.verifying_key_bytes())?;
         generator::generate_verifying_key(Mix::blank(*self), rng)
     }
 

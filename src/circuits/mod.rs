@@ -75,6 +75,14 @@ pub trait CircuitEntry: Send + Sync {
         self.info().name.into()
     }
 
+    /// Refuses a circuit whose assignment the host has no room for now, before any work.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] with the bytes needed and available.
+    fn require_room(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Synthesises a fresh random instance with a valid witness. The public inputs are in the
     /// assignment.
     ///

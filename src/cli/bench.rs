@@ -38,7 +38,7 @@ pub struct Args {
     scalars: Scalars,
     /// Measure each step too
     #[arg(long)]
-    profile: bool,
+    breakdown: bool,
     /// Runs that the median is of
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         lgs: args.lg.clone().collect(),
         scalars: args.scalars,
         iterations: args.iterations as usize,
-        steps: args.profile,
+        steps: args.breakdown,
         timeout: TIMEOUT,
     };
     let progress = Progress::new("measuring");

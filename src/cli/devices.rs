@@ -41,6 +41,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let backends = registry::backends().iter().map(|backend| backend.name()).collect();
     let devices = registry::discover()
         .into_iter()
+        .chain(registry::not_built())
         .map(|found| Entry {
             name: found.name,
             usable: found.usable.is_ok(),

@@ -1,6 +1,6 @@
 //! The JSON document that `prove` writes and `verify` reads.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
@@ -69,6 +69,10 @@ impl ProofFile {
     pub fn read(path: &Path) -> Result<Self> {
         let io = |e| Error::io(path, e);
         let mut bytes = Vec::new();
+        // Asked first: to open a pipe is to wait for its writer.
+        if !fs::metadata(path).map_err(io)?.is_file() {
+            return Err(io(std::io::Error::other("not a regular file")));
+        }
         let file = File::open(path).map_err(io)?;
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
         if bytes.len() as u64 > MAX_FILE_BYTES {

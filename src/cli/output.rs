@@ -1,9 +1,6 @@
-//! Results: standard output, files, tables.
+//! Results: standard output, tables.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use twinlock::{Error, Result};
@@ -30,41 +27,6 @@ pub fn to_json(value: &impl Serialize) -> Result<String> {
         .map_err(|e| Error::Malformed { what: "result", problem: e.to_string() })?;
     text.push('\n');
     Ok(text)
-}
-
-/// A result file that is filled beside its place and takes it when it is whole: nobody sees a part
-/// of it, and a failure leaves what was there. Made before the work, so that a path that cannot be
-/// written to does not cost the work.
-pub struct PendingFile {
-    path: PathBuf,
-    partial: PathBuf,
-    file: File,
-}
-
-impl PendingFile {
-    /// Makes the file beside `path`.
-    pub fn create(path: &Path) -> Result<Self> {
-        let mut partial = OsString::from(path);
-        partial.push(format!(".{}.partial", std::process::id()));
-        let partial = PathBuf::from(partial);
-        let file = File::create_new(&partial).map_err(|e| Error::io(path, e))?;
-        Ok(Self { path: path.to_owned(), partial, file })
-    }
-
-    /// Lets `write` fill the file and puts it in its place.
-    pub fn finish(mut self, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
-        write(&mut self.file)
-            .and_then(|()| self.file.sync_all())
-            .and_then(|()| fs::rename(&self.partial, &self.path))
-            .map_err(|e| Error::io(&self.path, e))
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        // Once renamed it is no longer there; a failure's own error says more than one to clean up.
-        let _ = fs::remove_file(&self.partial);
-    }
 }
 
 /// Lines of `rows` in columns as wide as their widest cell; the first row is the heading. Columns
@@ -110,22 +72,6 @@ mod tests {
     fn columns_line_up() {
         let rows = [vec!["name".into(), "n".into()], vec!["x".into(), "1234".into()]];
         assert_eq!(table(&rows, 1), "name     n\nx     1234\n");
-    }
-
-    #[test]
-    fn a_file_is_whole_or_not_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("result");
-        let names = || fs::read_dir(dir.path()).unwrap().count();
-        PendingFile::create(&path).unwrap().finish(|file| file.write_all(b"first")).unwrap();
-        assert_eq!((names(), fs::read(&path).unwrap()), (1, b"first".to_vec()));
-        let failing = PendingFile::create(&path).unwrap().finish(|file| {
-            file.write_all(b"second")?;
-            Err(io::Error::other("full"))
-        });
-        assert!(failing.unwrap_err().to_string().contains("full"));
-        drop(PendingFile::create(&path).unwrap());
-        assert_eq!((names(), fs::read(&path).unwrap()), (1, b"first".to_vec()));
     }
 
     #[test]

@@ -2,17 +2,22 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blstrs::Scalar;
 use ff::Field;
+use rand::RngCore;
+use twinlock::bench::milliseconds;
+use twinlock::pending_file::PendingFile;
 use twinlock::registry::{self, AUTO};
+use twinlock::views::as_bytes_mut;
 use twinlock::{Prover, ProverOptions, Result};
+use zeroize::Zeroize;
 
 use super::Outcome;
 use super::circuit::KeyedCircuitArgs;
 use super::document::{Document, ProofEntry, Times, scalar_hex};
-use super::output::{PendingFile, print, table, to_json};
+use super::output::{print, table, to_json};
 use super::progress::Progress;
 use super::seed::SeedArgs;
 
@@ -46,6 +51,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Outcome> {
     let circuit = args.circuit.find()?;
+    circuit.require_room()?;
     let out = args.out.as_deref().map(PendingFile::create).transpose()?;
     let mut options = ProverOptions::default();
     options.device.clone_from(&args.device);
@@ -79,8 +85,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
         let start = Instant::now();
         let assignment = circuit.synthesize(&mut *rng)?;
         document.times_ms.synthesis += milliseconds(start.elapsed());
-        let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
-        let proved = prover.prove(&key, &assignment, r, s)?;
+        let blinding = Blinding::random(&mut *rng);
+        let proved = prover.prove(&key, &assignment, blinding.r(), blinding.s())?;
+        drop(blinding);
         document.times_ms.prove += milliseconds(proved.prove_time);
         document.times_ms.verify += milliseconds(proved.check_time);
         document.constraints = assignment.own_constraints();
@@ -105,6 +112,33 @@ pub fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
+/// The factors r and s that hide the witness in a proof, wiped when dropped.
+struct Blinding([Scalar; 2]);
+
+impl Blinding {
+    fn random(rng: &mut dyn RngCore) -> Self {
+        Self([Scalar::random(&mut *rng), Scalar::random(rng)])
+    }
+
+    fn r(&self) -> Scalar {
+        self.0[0]
+    }
+
+    fn s(&self) -> Scalar {
+        self.0[1]
+    }
+
+    fn wipe(&mut self) {
+        as_bytes_mut(&mut self.0).zeroize();
+    }
+}
+
+impl Drop for Blinding {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
 /// The devices that made the proofs; one name unless a proof was retried elsewhere.
 fn devices(document: &Document) -> String {
     let mut names: Vec<&str> = document.proofs.iter().map(|p| p.device.as_str()).collect();
@@ -124,11 +158,6 @@ fn warn_of_fallback(asked: &str, prover: &Prover) {
             super::note("warning", &format!("proving on the CPU, for {}: {reason}", found.name));
         }
     }
-}
-
-pub fn milliseconds(time: Duration) -> f64 {
-    // Microseconds are as fine as anyone reads.
-    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn text(document: &Document) -> String {
@@ -157,4 +186,18 @@ fn text(document: &Document) -> String {
     }
     let verified = document.proofs.iter().filter(|proof| proof.verified).count();
     table(&rows, 2) + &format!("{verified} of {} proofs verified\n", document.proofs.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blinding_factors_are_drawn_and_wiped() {
+        let mut blinding = Blinding::random(&mut rand::rngs::OsRng);
+        assert!(blinding.r() != Scalar::ZERO && blinding.s() != Scalar::ZERO);
+        assert_ne!(blinding.r(), blinding.s());
+        blinding.wipe();
+        assert_eq!((blinding.r(), blinding.s()), (Scalar::ZERO, Scalar::ZERO));
+    }
 }

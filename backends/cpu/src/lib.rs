@@ -15,5 +15,5 @@ mod scatter;
 pub mod vector;
 mod workspace;
 
-pub use device::CpuBackend;
+pub use device::{CpuBackend, system_memory_bytes};
 pub use error::KernelError;

@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use serde::Serialize;
 use twinlock::Result;
+use twinlock::bench::milliseconds;
 use twinlock::circuits::KeySource;
 use twinlock::groth16::params::{Inspection, inspect};
+use twinlock::pending_file::PendingFile;
 
 use super::inspect as table_of;
 use crate::cli::circuit::CircuitArgs;
-use crate::cli::output::{PendingFile, print, print_json};
+use crate::cli::output::{print, print_json};
 use crate::cli::progress::Progress;
-use crate::cli::prove::milliseconds;
 use crate::cli::seed::SeedArgs;
 use crate::cli::{Outcome, invalid, note};
 
@@ -40,8 +41,9 @@ struct Generated {
     circuit: &'static str,
     label: String,
     generate_ms: f64,
+    /// Of a regular file; what went into a pipe is gone.
     #[serde(flatten)]
-    inspection: Inspection,
+    inspection: Option<Inspection>,
 }
 
 pub fn run(args: &Args) -> Result<Outcome> {
@@ -59,18 +61,19 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let parameters = maker.generate(&mut *rng, &|done, total| progress.set(done, total))?;
     let generate_ms = milliseconds(start.elapsed());
     progress.say("writing");
+    let readable = out.is_regular();
     out.finish(|file| parameters.write(file))?;
     if let Some(vk_out) = vk_out {
         vk_out.finish(|file| parameters.vk.write(file))?;
     }
     drop(progress);
-    let inspection = inspect(&args.out)?;
+    let inspection = readable.then(|| inspect(&args.out)).transpose()?;
     let generated =
         Generated { circuit: circuit.info().name, label: circuit.label(), generate_ms, inspection };
     if args.json {
         print_json(&generated)?;
     } else {
-        let table = table_of::text(&generated.inspection);
+        let table = generated.inspection.as_ref().map(table_of::text).unwrap_or_default();
         print(&format!("{table}generated in {generate_ms:.1} ms: {}\n", args.out.display()))?;
     }
     Ok(Outcome::Good)

@@ -9,6 +9,8 @@ use blstrs::{G1Affine, G2Affine, pairing};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::Query;
+use super::key::identity_allowed;
 use super::layout::{Inspection, Section, VK_ELEMENTS, read_table};
 use super::point::{CurvePoint, PointFault, decode_checked};
 use super::read_at::{DiskFile, ReadAt};
@@ -118,10 +120,13 @@ pub fn check_bytes(
     tasks.into_par_iter().for_each(|(i, first)| {
         let section = inspection.sections[i];
         let count = TASK_POINTS.min(section.count - first);
-        match section.name {
-            "b_g2" => checker.check_points::<G2Affine>(i, section, first, count, true),
-            "ic" | "h" => checker.check_points::<G1Affine>(i, section, first, count, false),
-            _ => checker.check_points::<G1Affine>(i, section, first, count, true),
+        // No query is `ic`, a part of the verifying key, which has no identities.
+        let query = Query::ALL.into_iter().find(|query| query.name() == section.name);
+        let identity = query.is_some_and(identity_allowed);
+        if query.is_some_and(Query::is_g2) {
+            checker.check_points::<G2Affine>(i, section, first, count, identity);
+        } else {
+            checker.check_points::<G1Affine>(i, section, first, count, identity);
         }
         progress(done.fetch_add(count, Ordering::Relaxed) + count, total);
     });

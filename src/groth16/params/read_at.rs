@@ -1,6 +1,6 @@
 //! Positioned reads, from a file or from bytes in memory.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
@@ -51,17 +51,25 @@ pub(super) struct DiskFile {
 
 impl DiskFile {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, e))?;
-        let metadata = file.metadata().map_err(|e| Error::io(path, e))?;
-        if !metadata.is_file() {
-            return Err(Error::io(path, io::Error::other("not a regular file")));
-        }
+        let open = || {
+            // Asked before too: to open a pipe is to wait for its writer.
+            require_regular(&fs::metadata(path)?)?;
+            let file = File::open(path)?;
+            let metadata = file.metadata()?;
+            require_regular(&metadata)?;
+            Ok((file, metadata))
+        };
+        let (file, metadata) = open().map_err(|e| Error::io(path, e))?;
         Ok(Self { file, size_bytes: metadata.len(), modified: metadata.modified().ok() })
     }
 
     pub(super) fn file(&self) -> &File {
         &self.file
     }
+}
+
+fn require_regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) }
 }
 
 impl ReadAt for DiskFile {

@@ -1,8 +1,6 @@
 //! Writing keys in bellperson's format, byte for byte.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -10,7 +8,8 @@ use rayon::prelude::*;
 use super::key::BLOCK_POINTS;
 use super::point::CurvePoint;
 use super::{Parameters, VerifyingKey};
-use crate::{Error, Result};
+use crate::Result;
+use crate::pending_file::PendingFile;
 
 impl VerifyingKey {
     /// Writes the key as bellperson does. `writer` gets large pieces and needs no buffer.
@@ -41,27 +40,12 @@ impl Parameters {
     }
 
     /// Writes the key to a file beside `path` that takes the place of `path` when it is whole, so
-    /// that nobody reads a part of it.
+    /// that nobody reads a part of it. A device or a pipe is written to as it is.
     ///
     /// # Errors
-    /// [`Error::Io`]; the unfinished file is removed.
+    /// [`Error::Io`](crate::Error::Io), also for a read-only file; the unfinished file is removed.
     pub fn write_file(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let mut partial = OsString::from(path);
-        partial.push(format!(".{}.partial", std::process::id()));
-        let written = self.write_partial(Path::new(&partial), path);
-        if written.is_err() {
-            // The write's own error says more than a failure to clean up.
-            let _ = fs::remove_file(&partial);
-        }
-        written.map_err(|e| Error::io(path, e))
-    }
-
-    fn write_partial(&self, partial: &Path, path: &Path) -> io::Result<()> {
-        let mut writer = BufWriter::new(File::create_new(partial)?);
-        self.write(&mut writer)?;
-        writer.into_inner()?.sync_all()?;
-        fs::rename(partial, path)
+        PendingFile::create(path.as_ref())?.finish(|file| self.write(file))
     }
 }
 

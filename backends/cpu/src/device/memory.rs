@@ -158,7 +158,7 @@ impl Drop for Claim {
 
 /// Bytes of memory that the system has free and in all, if it tells: the lesser of what the machine
 /// and a container's control group allow.
-pub(super) fn system_memory_bytes() -> Option<(u64, u64)> {
+pub fn system_memory_bytes() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let field = |name: &str| -> Option<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
