@@ -69,10 +69,10 @@ fn a_blank_circuit_has_no_witness() {
 #[test]
 fn impossible_sizes_name_the_limit() {
     for (lg, profile, text) in [
-        (3, Profile::Even, "lg 3: mix of profile even needs one from 4 to 32"),
-        (6, Profile::Bits, "lg 6: mix of profile bits needs one from 7 to 32"),
-        (0, Profile::Bits, "lg 0: mix of profile bits needs one from 7 to 32"),
-        (33, Profile::Even, "lg 33: mix of profile even needs one from 4 to 32"),
+        (3, Profile::Even, "lg 3: mix of profile even needs one from 4 to 31"),
+        (6, Profile::Bits, "lg 6: mix of profile bits needs one from 7 to 31"),
+        (0, Profile::Bits, "lg 0: mix of profile bits needs one from 7 to 31"),
+        (32, Profile::Even, "lg 32: mix of profile even needs one from 4 to 31"),
     ] {
         assert_eq!(MixShape::new(lg, profile).unwrap_err().to_string(), text);
     }

@@ -48,7 +48,7 @@ fn unknown_names_and_options_are_refused_with_what_there_is() {
     assert!(text.starts_with("no circuit named `sapling`; there are: "), "{text}");
     assert!(CIRCUITS.iter().all(|info| text.contains(info.name)), "{text}");
     let lg = CircuitOptions { lg: Some(3), profile: None };
-    assert_eq!(error("mix", &lg), "lg 3: mix of profile even needs one from 4 to 32");
+    assert_eq!(error("mix", &lg), "lg 3: mix of profile even needs one from 4 to 31");
     let profile = CircuitOptions { lg: None, profile: Some("x".into()) };
     assert_eq!(error("mix", &profile), "no profile named `x`; there are: even, bits");
     if cfg!(feature = "sapling") {
