@@ -2,4 +2,5 @@
 
 pub mod allocator;
 pub mod arena;
+pub mod plan;
 pub mod staging;
