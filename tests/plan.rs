@@ -3,12 +3,24 @@
 
 use std::sync::Arc;
 
+use blstrs::Scalar;
+use ff::Field;
+use rand::rngs::OsRng;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use twinlock::circuits::mix::{Mix, MixShape, Profile};
+use twinlock::groth16::generator::generate_parameters;
+use twinlock::groth16::params::Query;
 use twinlock::groth16::prover::layout::{Buffer, Stage};
-use twinlock::groth16::prover::variant::{AssignmentUpload, NttBuffers};
+use twinlock::groth16::prover::shape::ProofShape;
+use twinlock::groth16::prover::variant::{
+    AssignmentUpload, NttBuffers, QuerySet, Variant, Windows,
+};
 use twinlock::scheduler::arena::{Arena, Lease};
 use twinlock::scheduler::plan::{Limits, MemoryPlan, best, named_shape, smallest};
-use twinlock_api::{Device, Error, MemoryClass};
-use twinlock_sim::{Clock, SimCard, SimConfig};
+use twinlock::{Prover, ProverOptions, registry};
+use twinlock_api::{Device, Error, MemoryClass, OpenOptions};
+use twinlock_sim::{Arithmetic, Clock, SimCard, SimConfig};
 
 const GIB: u64 = 1 << 30;
 const CARDS_GIB: [u64; 7] = [8, 12, 16, 24, 48, 80, 141];
@@ -209,6 +221,64 @@ fn the_smallest_plan_is_the_limit() {
         let error = best(&*device, shape, &Limits::new(least.peak_bytes() - 1)).unwrap_err();
         assert!(error.to_string().contains(", 1 short: stage "), "{error}");
     }
+}
+
+/// Whole proofs on a simulated card that computes: each layout takes the memory that its plan says,
+/// no byte is used by two streams without an order, and the proof is the same.
+#[test]
+fn proofs_take_what_was_planned_and_race_with_nothing() {
+    let seed = std::env::var("TWINLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| OsRng.next_u64());
+    println!("TWINLOCK_SEED={seed}");
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let shape = MixShape::new(9, Profile::Bits).unwrap();
+    let key = generate_parameters(Mix::blank(shape), &mut rng, &|_, _| ()).unwrap();
+    let assignment = Mix::random(shape, &mut rng).assignment().unwrap();
+    let (r, s) = (Scalar::random(&mut rng), Scalar::random(&mut rng));
+    let cpu = registry::open("cpu", &OpenOptions { threads: Some(2) }).unwrap();
+    let mut proofs = Vec::new();
+    for ntt_buffers in [NttBuffers::Two, NttBuffers::Three] {
+        for upload in [AssignmentUpload::Prestage, AssignmentUpload::Late] {
+            for (chunk, bases_chunk) in [(1000, 1000), (200, 30)] {
+                for resident in [QuerySet::NONE, QuerySet::NONE.with(Query::H).with(Query::A)] {
+                    let variant = Variant {
+                        chunk,
+                        bases_chunk,
+                        windows: Windows::OfChunk,
+                        resident,
+                        ntt_buffers,
+                        assignment: upload,
+                    };
+                    let mut config = SimConfig::new("sim:0", GIB);
+                    config.arithmetic = Arithmetic::Of(cpu.clone());
+                    let card = SimCard::new(config, Clock::new());
+                    let device = card.open().unwrap();
+                    let limits = Limits::new(0);
+                    let shape = ProofShape::of(&assignment).unwrap();
+                    let plan = MemoryPlan::new(&*device, shape, variant, &limits).unwrap();
+                    let mut options = ProverOptions::default();
+                    options.variant = Some(variant);
+                    // Small slots, so that slots are used again and again.
+                    options.staging_slot_bytes = 4 << 10;
+                    let prover = Prover::with_devices(vec![device], options).unwrap();
+                    let key = match resident.is_empty() {
+                        true => prover.key(&key).unwrap(),
+                        false => prover.load(&key).unwrap(),
+                    };
+                    let before = card.held_bytes();
+                    let proved = prover.prove(&key, &assignment, r, s).unwrap();
+                    assert_eq!(proved.device, "sim:0");
+                    proofs.push(proved.proof.to_bytes());
+                    assert_eq!(card.races(), [], "{variant:?}");
+                    // Loading has reserved one unit of work memory, given back for the real one.
+                    let idle = if resident.is_empty() { 0 } else { 256 };
+                    let taken = card.held_bytes() - (before - idle);
+                    assert_eq!(taken, plan.work_bytes + plan.bases_bytes, "{variant:?}");
+                }
+            }
+        }
+    }
+    assert!(proofs.iter().all(|proof| proof == &proofs[0]));
 }
 
 /// Limits that a caller sets are kept.

@@ -145,6 +145,8 @@ fn notes(shape: &NamedShape) -> Vec<String> {
          backend",
         "peak: work memory and memory for bases are reserved apart, so it is the sum of both \
          largest stages",
+        "overlap: partitions on the card at once, one computing and the others staged, from which \
+         of its stages on, and their peak",
         "moved: a, b and c count as if they filled the domain",
         "reckoned: from one proof's end to the next one's, at rates measured on an H200 for \
          PoRep; it serves to choose, not to promise",
@@ -248,7 +250,10 @@ fn row(memory: String, plan: &Plan) -> Vec<String> {
     };
     let overlap = match &plan.overlap {
         None => "none".to_owned(),
-        Some(overlap) => format!("{} from {}", overlap.partitions, overlap.from),
+        Some(overlap) => {
+            let Overlap { from, partitions, peak_bytes } = overlap;
+            format!("{partitions} from {from}: {}", size_text(*peak_bytes))
+        }
     };
     let mut row =
         vec![memory, resident, plan.ntt_buffers.to_string(), plan.assignment.to_owned(), overlap];

@@ -75,6 +75,11 @@ impl Buffer {
         self.offset_bytes + self.taken_bytes()
     }
 
+    /// Whether the host fills it through staging slots.
+    pub fn is_uploaded(&self) -> bool {
+        self.class == MemoryClass::Resident || [ASSIGNMENT, A, B, C].contains(&self.name)
+    }
+
     /// Whether it is in use in `stage`.
     pub fn lives_in(&self, stage: Stage) -> bool {
         self.first <= stage && stage <= self.last

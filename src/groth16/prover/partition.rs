@@ -296,9 +296,9 @@ impl<'a> Partition<'a> {
             self.lane.run(Op::Fill(Fill::zero(self.view(query.accumulator)?)))?;
         }
         if self.layout.buffer(layout::BASE_MAP, stage).is_some() {
+            // Arithmetic waits for it with the first piece of bases, which follows.
             let same: Vec<u32> = (0..group.chunk as u32).collect();
             self.put(staging, self.view(layout::BASE_MAP)?, bytemuck::cast_slice(&same))?;
-            self.lane.compute_after_copy()?;
         }
         let (plan, workspace) = (self.view(layout::PLAN)?, self.view(layout::MSM_WORKSPACE)?);
         self.last_use = [None, None];

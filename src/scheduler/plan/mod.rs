@@ -129,9 +129,10 @@ impl MemoryPlan {
         let room = limits.budget_bytes.saturating_sub(resident_bytes);
         let overlap = Overlap::find(&layout.buffers, room);
         let period = rates.period(layout, &moved, overlap.as_ref().map(|overlap| overlap.from));
-        let largest = (layout.buffers.iter())
-            .map(|buffer| buffer.size_bytes)
-            .fold(ARENA_ALIGN_BYTES, u64::max);
+        let uploaded = layout.buffers.iter().filter(|buffer| buffer.is_uploaded());
+        let uploaded = uploaded.map(|buffer| buffer.size_bytes);
+        let largest = uploaded.chain(residents.iter().map(|(_, bytes)| *bytes));
+        let largest = largest.fold(ARENA_ALIGN_BYTES, u64::max);
         Self {
             shape,
             variant,
