@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::groth16::prover::variant::Variant;
+
 /// What a [`Prover`](crate::Prover) may use and how it works. The default suits one proof at a
 /// time on the best device found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct ProverOptions {
     pub msm_chunk: Option<usize>,
     /// A fixed MSM window width in bits; `None` for the device's choice.
     pub window_bits: Option<u32>,
+    /// A fixed layout of device memory instead of the best that fits, for tests and measurements.
+    pub variant: Option<Variant>,
     /// CPU threads of the CPU device; `None` for one a core.
     pub threads: Option<usize>,
     /// Size of a staging slot in bytes.
@@ -35,6 +39,7 @@ impl Default for ProverOptions {
             memory_bytes: None,
             msm_chunk: None,
             window_bits: None,
+            variant: None,
             threads: None,
             staging_slot_bytes: 1 << 20,
             staging_slots: 4,

@@ -71,6 +71,21 @@ pub fn open(name: &str, options: &OpenOptions) -> Result<Arc<dyn Device>> {
     }))
 }
 
+/// A card of `memory_bytes` bytes that computes nothing: it knows sizes, for plans.
+///
+/// # Errors
+/// `Device` when its memory does not hold a driver's context.
+#[cfg(feature = "cli")]
+pub fn imagined_card(memory_bytes: u64) -> Result<Arc<dyn Device>> {
+    use twinlock_sim::{Clock, SimCard, SimConfig};
+    let name = "card";
+    let card = SimCard::new(SimConfig::new(name, memory_bytes), Clock::new());
+    match card.open() {
+        Ok(device) => Ok(device),
+        Err(source) => Err(Error::Device { device: name.into(), source }),
+    }
+}
+
 fn known_names() -> String {
     let mut names = vec![AUTO.to_owned()];
     names.extend(discover().into_iter().map(|found| found.name));

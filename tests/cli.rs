@@ -93,6 +93,7 @@ fn every_command_has_help_with_an_example() {
         "params inspect",
         "params check",
         "params generate",
+        "plan",
         "devices",
         "bench",
     ] {

@@ -9,6 +9,7 @@ mod devices;
 mod document;
 mod output;
 mod params;
+mod plan;
 mod progress;
 mod prove;
 mod seed;
@@ -41,6 +42,7 @@ enum Command {
     Prove(prove::Args),
     Verify(verify::Args),
     Params(params::Args),
+    Plan(plan::Args),
     Devices(devices::Args),
     Bench(bench::Args),
 }
@@ -62,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Prove(args) => prove::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Params(args) => params::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Bench(args) => bench::run(&args),
     };

@@ -3,4 +3,5 @@
 pub mod admission;
 pub mod allocator;
 pub mod arena;
+pub mod plan;
 pub mod staging;

@@ -1,11 +1,14 @@
 //! Every buffer of a proof: how large it is, in which stages it lives and where it lies. The end of
 //! the list is what a proof reserves and leases, so what was planned is what is used.
 
-use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, Group, INDEX_BYTES};
+use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES};
 use twinlock_api::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout};
-use twinlock_api::{Device, MemoryClass, Result};
+use twinlock_api::{Device, Group, MemoryClass, Result};
 
+use super::bases::group_of;
+use super::placement::{alone, carve};
 use super::shape::ProofShape;
+use super::variant::{AssignmentUpload, NttBuffers, Variant, Windows};
 use crate::groth16::params::Query;
 
 /// The stages of a proof, in order. A scheduler may pause, cancel or free between any two.
@@ -61,54 +64,48 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Whether the two are ever in use at once in the same memory.
-    fn meets(&self, other: &Self) -> bool {
-        self.class == other.class && self.first <= other.last && other.first <= self.last
+    /// What the allocator takes for it: its size rounded up to the alignment.
+    pub fn taken_bytes(&self) -> u64 {
+        self.size_bytes.next_multiple_of(ARENA_ALIGN_BYTES)
     }
 
-    /// Where the next buffer may start.
-    fn end_bytes(&self) -> u64 {
-        self.offset_bytes + self.size_bytes.next_multiple_of(ARENA_ALIGN_BYTES)
+    /// Where it ends.
+    #[cfg(test)]
+    pub(crate) fn end_bytes(&self) -> u64 {
+        self.offset_bytes + self.taken_bytes()
     }
-}
 
-/// Gives every buffer its place: those that live longest first, then the largest, each at the
-/// lowest offset that is free in all its stages.
-fn place(buffers: &mut [Buffer]) {
-    buffers.sort_by_key(|b| {
-        (std::cmp::Reverse(b.last as u8 - b.first as u8), std::cmp::Reverse(b.size_bytes))
-    });
-    for at in 0..buffers.len() {
-        let (placed, rest) = buffers.split_at_mut(at);
-        let Some(buffer) = rest.first_mut() else { continue };
-        let mut others: Vec<&Buffer> = placed.iter().filter(|p| p.meets(buffer)).collect();
-        others.sort_by_key(|other| other.offset_bytes);
-        buffer.offset_bytes = 0;
-        for other in others {
-            if buffer.end_bytes() <= other.offset_bytes {
-                break;
-            }
-            buffer.offset_bytes = buffer.offset_bytes.max(other.end_bytes());
-        }
+    /// Whether the host fills it through staging slots.
+    pub fn is_uploaded(&self) -> bool {
+        self.class == MemoryClass::Resident || [ASSIGNMENT, A, B, C].contains(&self.name)
+    }
+
+    /// Whether it is in use in `stage`.
+    pub fn lives_in(&self, stage: Stage) -> bool {
+        self.first <= stage && stage <= self.last
     }
 }
 
 /// MSMs over one vector of scalars, by one digit sort.
 #[derive(Debug, Clone)]
-pub(super) struct MsmGroup {
+pub(crate) struct MsmGroup {
     pub stage: Stage,
     /// Scalars in all.
     pub len: usize,
     /// Scalars of one plan; the last chunk may hold fewer.
     pub chunk: usize,
+    /// Streamed points that are on the device at once, in each of two buffers.
+    pub bases_chunk: usize,
     pub digits: DigitsLayout,
     /// The queries, their MSM layouts and the names of their buffers.
     pub queries: Vec<MsmQuery>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct MsmQuery {
+pub(crate) struct MsmQuery {
     pub query: Query,
+    /// Whether its points come from the key's source piece by piece.
+    pub streamed: bool,
     pub layout: MsmLayout,
     pub accumulator: &'static str,
     pub windows: &'static str,
@@ -120,26 +117,28 @@ impl MsmGroup {
         let (len, chunk) = (self.len, self.chunk);
         (0..len.div_ceil(chunk)).map(move |i| (i * chunk, chunk.min(len - i * chunk)))
     }
-}
 
-/// What a caller may choose about a proof's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LayoutOptions {
-    /// Scalars of one digit plan at most.
-    pub chunk: usize,
-    /// A fixed window width instead of the device's choice.
-    pub window_bits: Option<u32>,
-    /// Whether bases come from the key's source chunk by chunk.
-    pub streamed: bool,
+    fn streamed(&self) -> impl Iterator<Item = &MsmQuery> {
+        self.queries.iter().filter(|query| query.streamed)
+    }
+
+    /// Whether a plan's scalars find their bases in several pieces by a map that is not the key's.
+    fn has_base_map(&self, shape: &ProofShape) -> bool {
+        let mapped = |query: Query| query == Query::A && !shape.a_is_dense();
+        self.bases_chunk < self.chunk && self.streamed().any(|query| !mapped(query.query))
+    }
 }
 
 /// All buffers of one proof on one device.
 #[derive(Debug, Clone)]
 pub(crate) struct ProofLayout {
     pub shape: ProofShape,
+    pub variant: Variant,
     pub(super) ntt: NttLayout,
-    pub(super) groups: Vec<MsmGroup>,
+    pub groups: Vec<MsmGroup>,
     pub buffers: Vec<Buffer>,
+    /// Work and resident memory, in bytes.
+    peaks: [u64; 2],
 }
 
 /// One status word a chunk and query of streamed bases.
@@ -152,6 +151,8 @@ pub(super) const NTT_WORKSPACE: &str = "ntt_workspace";
 pub(super) const PLAN: &str = "digit_plan";
 pub(super) const MSM_WORKSPACE: &str = "msm_workspace";
 pub(super) const BASES: [&str; 2] = ["bases_0", "bases_1"];
+/// 0, 1, 2, ...: base i for scalar i, where a plan's bases come in several pieces.
+pub(super) const BASE_MAP: &str = "base_map";
 pub(super) const A_INDICES: &str = "a_indices";
 pub(super) const B_VARIABLES: &str = "b_variables";
 pub(super) const B_SCALARS: &str = "b_scalars";
@@ -161,7 +162,7 @@ impl ProofLayout {
     ///
     /// # Errors
     /// What the device's size queries answer: `ExceedsLimit` or `Unsupported`.
-    pub fn new(device: &dyn Device, shape: ProofShape, options: LayoutOptions) -> Result<Self> {
+    pub fn new(device: &dyn Device, shape: ProofShape, variant: Variant) -> Result<Self> {
         use MemoryClass::{Resident, Work};
         let ntt = device.ntt_layout(shape.lg_domain)?;
         let groups = [
@@ -171,7 +172,7 @@ impl ProofLayout {
         ]
         .into_iter()
         .filter(|(_, len, _)| *len > 0)
-        .map(|(stage, len, queries)| msm_group(device, stage, len, queries, options))
+        .map(|(stage, len, queries)| msm_group(device, stage, len, queries, variant))
         .collect::<Result<Vec<_>>>()?;
 
         let mut buffers = Vec::new();
@@ -182,10 +183,16 @@ impl ProofLayout {
         };
         let fr = |len: usize| len as u64 * FR_BYTES;
         let index = |len: usize| len as u64 * INDEX_BYTES;
-        add(ASSIGNMENT, Work, fr(shape.variables()), Stage::Prestage, Stage::B);
+        let uploaded = match variant.assignment {
+            AssignmentUpload::Prestage => Stage::Prestage,
+            AssignmentUpload::Late => Stage::La,
+        };
+        add(ASSIGNMENT, Work, fr(shape.variables()), uploaded, Stage::B);
         add(A, Work, fr(shape.domain()), Stage::Prestage, Stage::H);
         add(B, Work, fr(shape.domain()), Stage::Prestage, Stage::Quotient);
-        add(C, Work, fr(shape.domain()), Stage::Prestage, Stage::Quotient);
+        if variant.ntt_buffers == NttBuffers::Three {
+            add(C, Work, fr(shape.domain()), Stage::Prestage, Stage::Quotient);
+        }
         // Offered even where none is needed: every operation takes a workspace view.
         let ntt_bytes = ntt.workspace_bytes.max(ARENA_ALIGN_BYTES);
         add(NTT_WORKSPACE, Work, ntt_bytes, Stage::Quotient, Stage::Quotient);
@@ -209,33 +216,44 @@ impl ProofLayout {
                 add(query.accumulator, Work, query.layout.accumulator_bytes, stage, stage);
                 add(query.windows, Work, windows_bytes, stage, Stage::Drain);
             }
-            if options.streamed {
-                let point_bytes = layouts().map(|msm| msm.group.affine_bytes()).fold(0, u64::max);
+            let point_bytes = group.streamed().map(|query| query.layout.group.affine_bytes()).max();
+            if let Some(point_bytes) = point_bytes {
                 for name in BASES {
-                    add(name, Resident, group.chunk as u64 * point_bytes, stage, stage);
+                    add(name, Resident, group.bases_chunk as u64 * point_bytes, stage, stage);
                 }
-                statuses += group.chunks().count() * group.queries.len();
+                let pieces = group.chunk.div_ceil(group.bases_chunk);
+                statuses += group.chunks().count() * pieces * group.streamed().count();
+            }
+            if group.has_base_map(&shape) {
+                add(BASE_MAP, Resident, index(group.chunk), stage, stage);
             }
         }
         add(STATUS, Work, index(statuses), Stage::Prestage, Stage::Drain);
-        place(&mut buffers);
-        Ok(Self { shape, ntt, groups, buffers })
+        let mut peaks = [ARENA_ALIGN_BYTES; 2];
+        for (class, peak) in [Work, Resident].into_iter().zip(&mut peaks) {
+            let carved = carve(&buffers, class, &alone());
+            *peak = carved.capacity_bytes.max(ARENA_ALIGN_BYTES);
+            let placed = buffers.iter_mut().zip(carved.offsets_bytes);
+            for (buffer, offset_bytes) in placed.filter(|(buffer, _)| buffer.class == class) {
+                buffer.offset_bytes = offset_bytes;
+            }
+        }
+        Ok(Self { shape, variant, ntt, groups, buffers, peaks })
     }
 
-    /// Bytes of `class` that the proof takes: the end of the last buffer. Placement can lose a
-    /// little to holes over the largest stage. At least one unit, so that there is a lease.
+    /// Bytes of `class` in which every buffer finds its place. Holes can make it a little more than
+    /// what the largest stage holds. At least one unit, so that there is a lease.
     pub fn peak_bytes(&self, class: MemoryClass) -> u64 {
-        (self.buffers.iter())
-            .filter(|buffer| buffer.class == class)
-            .map(Buffer::end_bytes)
-            .max()
-            .unwrap_or(ARENA_ALIGN_BYTES)
+        let [work, resident] = self.peaks;
+        match class {
+            MemoryClass::Work => work,
+            MemoryClass::Resident => resident,
+        }
     }
 
     /// The buffer that has this name in `stage`.
     pub(super) fn buffer(&self, name: &str, stage: Stage) -> Option<&Buffer> {
-        (self.buffers.iter())
-            .find(|buffer| buffer.name == name && buffer.first <= stage && stage <= buffer.last)
+        (self.buffers.iter()).find(|buffer| buffer.name == name && buffer.lives_in(stage))
     }
 }
 
@@ -244,18 +262,18 @@ fn msm_group(
     stage: Stage,
     len: usize,
     queries: &[Query],
-    options: LayoutOptions,
+    variant: Variant,
 ) -> Result<MsmGroup> {
-    let most = options.chunk.clamp(1, len);
-    let chunk = len.div_ceil(len.div_ceil(most));
+    let equal = |len: usize, most: usize| len.div_ceil(len.div_ceil(most.clamp(1, len)));
+    let chunk = equal(len, variant.chunk);
+    let bases_chunk = equal(chunk, variant.bases_chunk);
     // The plan is shared, so the costlier group decides.
-    let group_of = |query: Query| if query.is_g2() { Group::G2 } else { Group::G1 };
     let costliest = if queries.iter().any(|query| query.is_g2()) { Group::G2 } else { Group::G1 };
-    // Streaming is for little memory, and buckets are the largest part of it: a window that suits
-    // a chunk takes fewer of them for a tenth more additions.
-    let suited = if options.streamed { chunk } else { len };
-    let window_bits =
-        options.window_bits.unwrap_or_else(|| device.window_bits(costliest, suited as u64));
+    let window_bits = match variant.windows {
+        Windows::Fixed(window_bits) => window_bits,
+        Windows::OfChunk => device.window_bits(costliest, chunk as u64),
+        Windows::OfQuery => device.window_bits(costliest, len as u64),
+    };
     let shape = DigitsShape { max_len: chunk as u64, window_bits };
     let queries = queries
         .iter()
@@ -268,8 +286,10 @@ fn msm_group(
                 Query::BG2 => ("b_g2_buckets", "b_g2_windows"),
             };
             let layout = device.msm_layout(group_of(query), shape)?;
-            Ok(MsmQuery { query, layout, accumulator, windows })
+            let streamed = !variant.resident.contains(query);
+            Ok(MsmQuery { query, streamed, layout, accumulator, windows })
         })
         .collect::<Result<_>>()?;
-    Ok(MsmGroup { stage, len, chunk, digits: device.digits_layout(shape)?, queries })
+    let digits = device.digits_layout(shape)?;
+    Ok(MsmGroup { stage, len, chunk, bases_chunk, digits, queries })
 }

@@ -5,7 +5,9 @@ mod bases;
 mod lane;
 pub mod layout;
 mod partition;
+pub(crate) mod placement;
 pub mod shape;
+pub mod variant;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +22,10 @@ use twinlock_api::{Device, Error as DeviceError, MemoryClass, OpenOptions};
 use self::assemble::{Blinding, Factors, assemble};
 use self::bases::ResidentQueries;
 use self::lane::Lane;
-use self::layout::{LayoutOptions, ProofLayout, Stage};
+use self::layout::{ProofLayout, Stage};
 use self::partition::{Inputs, Memory, Partition, StageError};
 use self::shape::ProofShape;
+use self::variant::{AssignmentUpload, NttBuffers, QuerySet, Variant, Windows};
 use super::assignment::{Assignment, synthesize, synthesize_batch};
 use super::params::{CircuitShape, ParameterSource, check_shape};
 use super::proof::Proof;
@@ -30,6 +33,7 @@ use super::verifier::{PreparedVerifyingKey, prepare_verifying_key, verify_proof}
 use crate::config::ProverOptions;
 use crate::registry;
 use crate::scheduler::arena::Arena;
+use crate::scheduler::plan::{self, Limits, Residents};
 use crate::scheduler::staging::{Readback, StagingRing};
 use crate::{Error, Result};
 
@@ -39,8 +43,6 @@ const DEFAULT_CHUNK: usize = 1 << 20;
 const STREAMED_CHUNKS: usize = 8;
 /// Streamed chunks below this only add work.
 const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
-/// Chunks are not made smaller than this to fit a device.
-const SMALLEST_CHUNK: usize = 1 << 10;
 /// Window sums and status words of one proof are some tens of KiB.
 const READBACK_BYTES: u64 = 256 << 10;
 
@@ -383,7 +385,7 @@ impl DeviceSlot {
         // it held while unwinding.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let DeviceState { arena, staging, readback } = &mut *state;
-        let layout = fitting_layout(arena, shape, inputs.resident.is_none(), options)?;
+        let layout = fitting_layout(arena, shape, inputs.resident.is_some(), options)?;
         arena.reserve_all(
             &[MemoryClass::Work, MemoryClass::Resident]
                 .map(|class| (class, layout.peak_bytes(class))),
@@ -435,36 +437,51 @@ fn circuit_shape(assignment: &Assignment) -> CircuitShape {
     }
 }
 
-/// The layout with the largest chunks that fit the budget beside what is resident.
+/// The usual layout if it fits the budget beside what is resident, else the best that does.
 fn fitting_layout(
     arena: &Arena,
     shape: ProofShape,
-    streamed: bool,
+    is_resident: bool,
     options: &ProverOptions,
 ) -> Result<ProofLayout, DeviceError> {
-    let held = arena.usage().in_use_bytes;
-    let default = match streamed {
-        true => (shape.domain() / STREAMED_CHUNKS).clamp(SMALLEST_STREAMED_CHUNK, DEFAULT_CHUNK),
-        false => DEFAULT_CHUNK,
-    };
-    let mut chunk = options.msm_chunk.unwrap_or(default).max(1);
-    loop {
-        let layout_options = LayoutOptions { chunk, window_bits: options.window_bits, streamed };
-        let layout = ProofLayout::new(&**arena.device(), shape, layout_options)?;
-        let needed =
-            layout.peak_bytes(MemoryClass::Work) + layout.peak_bytes(MemoryClass::Resident);
-        if held + needed <= arena.budget_bytes() {
-            return Ok(layout);
-        }
-        if chunk <= SMALLEST_CHUNK {
-            return Err(DeviceError::ExceedsLimit {
-                what: format!("bytes of device memory for a proof beside {held} resident"),
-                requested: needed,
-                limit: arena.budget_bytes(),
-            });
-        }
-        chunk /= 2;
+    let device = &**arena.device();
+    let loaded = if is_resident { QuerySet::ALL } else { QuerySet::NONE };
+    if let Some(variant) = options.variant {
+        let resident = variant.resident.and(loaded);
+        return ProofLayout::new(device, shape, Variant { resident, ..variant });
     }
+    let (chunk, windows) = match is_resident {
+        true => (DEFAULT_CHUNK, Windows::OfQuery),
+        // Streaming is for little memory, and buckets are the largest part of it.
+        false => (
+            (shape.domain() / STREAMED_CHUNKS).clamp(SMALLEST_STREAMED_CHUNK, DEFAULT_CHUNK),
+            Windows::OfChunk,
+        ),
+    };
+    let chunk = options.msm_chunk.unwrap_or(chunk).max(1);
+    let usual = Variant {
+        chunk,
+        bases_chunk: chunk,
+        windows: options.window_bits.map_or(windows, Windows::Fixed),
+        resident: loaded,
+        ntt_buffers: NttBuffers::Three,
+        assignment: AssignmentUpload::Prestage,
+    };
+    let budget_bytes = arena.budget_bytes().saturating_sub(arena.usage().in_use_bytes);
+    let layout = ProofLayout::new(device, shape, usual)?;
+    let needed = layout.peak_bytes(MemoryClass::Work) + layout.peak_bytes(MemoryClass::Resident);
+    if needed <= budget_bytes {
+        return Ok(layout);
+    }
+    let limits = Limits {
+        residents: Residents::Loaded(loaded),
+        most_chunk: Some(chunk),
+        window_bits: options.window_bits,
+        ..Limits::new(budget_bytes)
+    };
+    let variant = plan::best(device, shape, &limits)?.variant;
+    tracing::debug!(?variant, budget_bytes, "not the usual layout, for want of memory");
+    ProofLayout::new(device, shape, variant)
 }
 
 /// Proves `circuit` on the best device found; bellperson's function of this name.

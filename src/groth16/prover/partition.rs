@@ -13,8 +13,9 @@ use twinlock_api::{
 use super::assemble::{MsmSums, combine_windows};
 use super::bases::{ResidentQueries, check_status, load_points};
 use super::lane::Lane;
-use super::layout::{self, Buffer, MsmQuery, ProofLayout, Stage};
+use super::layout::{self, Buffer, MsmGroup, MsmQuery, ProofLayout, Stage};
 use super::shape::{a_indices, b_variables};
+use super::variant::{AssignmentUpload, NttBuffers};
 use crate::Error;
 use crate::groth16::assignment::Assignment;
 use crate::groth16::params::{ParameterSource, Query};
@@ -58,7 +59,7 @@ pub(super) type StageResult<T = ()> = Result<T, StageError>;
 pub(super) struct Inputs<'a> {
     pub assignment: &'a Assignment,
     pub source: &'a dyn ParameterSource,
-    /// Queries on the device; the others are streamed from `source`.
+    /// Queries on the device. Which of them are used and which are streamed is the layout's choice.
     pub resident: Option<&'a ResidentQueries>,
 }
 
@@ -128,7 +129,7 @@ impl<'a> Partition<'a> {
         self.stage = stage;
         let sums = match stage {
             Stage::Prestage => self.prestage(staging).map(|()| None),
-            Stage::Quotient => self.quotient().map(|()| None),
+            Stage::Quotient => self.quotient(staging).map(|()| None),
             Stage::H | Stage::La | Stage::B => self.msms(stage, staging).map(|()| None),
             Stage::Drain => self.drain(readback).map(Some),
         }?;
@@ -143,10 +144,7 @@ impl<'a> Partition<'a> {
     fn release(&self, buffer: &Buffer) -> StageResult {
         match buffer.class {
             MemoryClass::Work => self.lane.run(Op::Fill(Fill::zero(self.view_of(buffer)?)))?,
-            MemoryClass::Resident => {
-                let device = &self.lane.device;
-                device.wait(self.lane.copy, &device.record(self.lane.compute)?)?;
-            }
+            MemoryClass::Resident => self.copy_after_compute()?,
         }
         Ok(())
     }
@@ -187,22 +185,13 @@ impl<'a> Partition<'a> {
 
     fn prestage(&mut self, staging: &mut StagingRing) -> StageResult {
         let assignment = self.inputs.assignment;
-        let variables = self.fr(layout::ASSIGNMENT)?;
-        let inputs = assignment.instance.len() as u64;
-        self.put(staging, variables.view(), as_bytes(&assignment.instance))?;
-        let witness = variables.slice(inputs, assignment.witness.len() as u64)?;
-        self.put(staging, witness.view(), as_bytes(&assignment.witness))?;
-        let rows =
-            [(layout::A, &assignment.a), (layout::B, &assignment.b), (layout::C, &assignment.c)];
-        for (name, evaluations) in rows {
-            let target = self.fr(name)?;
-            self.put(staging, target.view(), as_bytes(evaluations))?;
-            let used = evaluations.len() as u64;
-            let padding = target.slice(used, target.len() - used)?;
-            if !padding.is_empty() {
-                let fill = Op::Fill(Fill::zero(padding.view()));
-                self.lane.device.enqueue(self.lane.copy, &fill)?;
-            }
+        if self.layout.variant.assignment == AssignmentUpload::Prestage {
+            self.put_assignment(staging)?;
+        }
+        self.put_evaluations(staging, layout::A, &assignment.a)?;
+        self.put_evaluations(staging, layout::B, &assignment.b)?;
+        if self.layout.variant.ntt_buffers == NttBuffers::Three {
+            self.put_evaluations(staging, layout::C, &assignment.c)?;
         }
         if self.layout.buffer(layout::STATUS, self.stage).is_some() {
             // Filled on the stream that decodes.
@@ -212,21 +201,71 @@ impl<'a> Partition<'a> {
         Ok(self.lane.compute_after_copy()?)
     }
 
+    fn put_assignment(&self, staging: &mut StagingRing) -> StageResult {
+        let assignment = self.inputs.assignment;
+        let variables = self.fr(layout::ASSIGNMENT)?;
+        let inputs = assignment.instance.len() as u64;
+        self.put(staging, variables.view(), as_bytes(&assignment.instance))?;
+        let witness = variables.slice(inputs, assignment.witness.len() as u64)?;
+        self.put(staging, witness.view(), as_bytes(&assignment.witness))
+    }
+
+    /// Uploads evaluations and fills the rest of the domain with zeros.
+    fn put_evaluations(
+        &self,
+        staging: &mut StagingRing,
+        name: &'static str,
+        evaluations: &[Scalar],
+    ) -> StageResult {
+        let target = self.fr(name)?;
+        self.put(staging, target.view(), as_bytes(evaluations))?;
+        let used = evaluations.len() as u64;
+        let padding = target.slice(used, target.len() - used)?;
+        if !padding.is_empty() {
+            let fill = Op::Fill(Fill::zero(padding.view()));
+            self.lane.device.enqueue(self.lane.copy, &fill)?;
+        }
+        Ok(())
+    }
+
+    /// Makes later copies wait for the arithmetic so far, whose memory they overwrite.
+    fn copy_after_compute(&self) -> StageResult {
+        let device = &self.lane.device;
+        Ok(device.wait(self.lane.copy, &device.record(self.lane.compute)?)?)
+    }
+
     /// h = (a * b - c) / Z on the coset 7 * omega^i, where Z = X^n - 1 is the constant 7^n - 1.
     /// Leaves h's coefficients in a.
-    fn quotient(&mut self) -> StageResult {
+    fn quotient(&mut self, staging: &mut StagingRing) -> StageResult {
         use Order::{BitReversed, Natural};
-        let [a, b, c] = [self.fr(layout::A)?, self.fr(layout::B)?, self.fr(layout::C)?];
+        let [a, b] = [self.fr(layout::A)?, self.fr(layout::B)?];
         let workspace = self.view(layout::NTT_WORKSPACE)?;
         let ntt = |data, direction, coset, orders| {
             Ntt::new(&self.layout.ntt, data, direction, coset, orders, workspace).map(Op::Ntt)
         };
-        for data in [a, b, c] {
+        let to_coset = |data| -> StageResult {
             self.lane.run(ntt(data, Direction::Inverse, false, (Natural, BitReversed))?)?;
-            self.lane.run(ntt(data, Direction::Forward, true, (BitReversed, Natural))?)?;
-        }
+            Ok(self.lane.run(ntt(data, Direction::Forward, true, (BitReversed, Natural))?)?)
+        };
+        to_coset(a)?;
+        to_coset(b)?;
         let factor = inverse_of_z(self.layout.shape.lg_domain);
-        self.lane.run(Op::Vector(Vector::mul_sub_scale(a, b, c, factor, a)?))?;
+        match self.layout.variant.ntt_buffers {
+            NttBuffers::Three => {
+                let c = self.fr(layout::C)?;
+                to_coset(c)?;
+                self.lane.run(Op::Vector(Vector::mul_sub_scale(a, b, c, factor, a)?))?;
+            }
+            NttBuffers::Two => {
+                self.lane.run(Op::Vector(Vector::mul(a, b, a)?))?;
+                self.copy_after_compute()?;
+                self.put_evaluations(staging, layout::B, &self.inputs.assignment.c)?;
+                self.lane.compute_after_copy()?;
+                to_coset(b)?;
+                self.lane.run(Op::Vector(Vector::sub(a, b, a)?))?;
+                self.lane.run(Op::Vector(Vector::scale(a, factor, a)?))?;
+            }
+        }
         self.lane.run(ntt(a, Direction::Inverse, true, (Natural, Natural))?)?;
         Ok(())
     }
@@ -248,6 +287,11 @@ impl<'a> Partition<'a> {
                 target
             }
             _ => {
+                if self.layout.variant.assignment == AssignmentUpload::Late {
+                    self.copy_after_compute()?;
+                    self.put_assignment(staging)?;
+                    self.lane.compute_after_copy()?;
+                }
                 if !self.layout.shape.a_is_dense() {
                     a_map = a_indices(assignment);
                     self.put(staging, self.view(layout::A_INDICES)?, bytemuck::cast_slice(&a_map))?;
@@ -259,6 +303,11 @@ impl<'a> Partition<'a> {
         for query in &group.queries {
             self.lane.run(Op::Fill(Fill::zero(self.view(query.accumulator)?)))?;
         }
+        if self.layout.buffer(layout::BASE_MAP, stage).is_some() {
+            // Arithmetic waits for it with the first piece of bases, which follows.
+            let same: Vec<u32> = (0..group.chunk as u32).collect();
+            self.put(staging, self.view(layout::BASE_MAP)?, bytemuck::cast_slice(&same))?;
+        }
         let (plan, workspace) = (self.view(layout::PLAN)?, self.view(layout::MSM_WORKSPACE)?);
         self.last_use = [None, None];
         for (first, len) in group.chunks() {
@@ -266,19 +315,21 @@ impl<'a> Partition<'a> {
             self.lane.run(Op::Digits(Digits::new(&group.digits, chunk, plan, workspace)?))?;
             for query in &group.queries {
                 let wanted = self.bases_of(query.query, &a_map, first, len)?;
-                let bases = self.bases(query, wanted, staging)?;
-                self.lane.run(Op::MsmAccumulate(MsmAccumulate::new(
-                    &query.layout,
-                    (plan, len as u64),
-                    bases,
-                    wanted.base_of,
-                    self.view(query.accumulator)?,
-                    workspace,
-                )?))?;
-                if self.inputs.resident.is_none() {
-                    let event = self.lane.device.record(self.lane.compute)?;
-                    self.last_use[self.turn % 2] = Some(event);
-                    self.turn += 1;
+                for piece in self.pieces(group, query, wanted, len)? {
+                    let bases = self.bases(query, piece, staging)?;
+                    self.lane.run(Op::MsmAccumulate(MsmAccumulate::new(
+                        &query.layout,
+                        (plan, len as u64),
+                        bases,
+                        piece.base_of,
+                        self.view(query.accumulator)?,
+                        workspace,
+                    )?))?;
+                    if query.streamed {
+                        let event = self.lane.device.record(self.lane.compute)?;
+                        self.last_use[self.turn % 2] = Some(event);
+                        self.turn += 1;
+                    }
                 }
             }
         }
@@ -323,6 +374,34 @@ impl<'a> Partition<'a> {
         }
     }
 
+    /// What is on the device at once: all of `wanted`, or what streaming buffers hold of it.
+    fn pieces(
+        &self,
+        group: &MsmGroup,
+        query: &MsmQuery,
+        wanted: Wanted,
+        len: usize,
+    ) -> StageResult<Vec<Wanted>> {
+        let most = group.bases_chunk;
+        if !query.streamed || wanted.len <= most {
+            return Ok(vec![wanted]);
+        }
+        // A piece's bases are picked out of the plan by their index.
+        let (indices, from) = match wanted.base_of {
+            BaseOf::Offset { leading } => {
+                let same = IndexView::new(self.view(layout::BASE_MAP)?)?;
+                (same.slice(0, len as u64)?, leading as u32)
+            }
+            BaseOf::Indexed { indices, first } => (IndexView::new(indices)?, first),
+        };
+        let piece = |skipped: usize| Wanted {
+            first: wanted.first + skipped,
+            len: most.min(wanted.len - skipped),
+            base_of: BaseOf::indexed(indices, from + skipped as u32),
+        };
+        Ok((0..wanted.len).step_by(most).map(piece).collect())
+    }
+
     /// The bases on the device: a slice of a resident query, or a chunk brought there now into the
     /// buffer whose turn it is, while the reader of the other one may still be running.
     fn bases(
@@ -331,7 +410,9 @@ impl<'a> Partition<'a> {
         wanted: Wanted,
         staging: &mut StagingRing,
     ) -> StageResult<PointView> {
-        if let Some(resident) = self.inputs.resident {
+        if !query.streamed {
+            let missing = || DeviceError::invalid(format!("no query {}", query.query.name()));
+            let resident = self.inputs.resident.ok_or_else(missing)?;
             let all = resident.query(query.query)?;
             return Ok(all.slice(wanted.first as u64, wanted.len as u64)?);
         }
