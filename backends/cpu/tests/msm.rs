@@ -243,7 +243,7 @@ fn degenerate_bases<O: Oracle>() {
     }
 }
 
-/// Several blocks and several pieces in one bucket, and as many copies as cases.md asks.
+/// Several blocks and several pieces in one bucket, and 8,192 copies of one point.
 fn heavy_buckets<O: Oracle>(multi_exp: impl Fn(&[O::Point], &[Scalar]) -> O::Point) {
     let seed: u64 = rand::random();
     let mut rng = StdRng::seed_from_u64(seed);
