@@ -202,7 +202,7 @@ fn entry(plan: &MemoryPlan) -> Plan {
         }),
         staging_slots: plan.staging_slots,
         staging_slot_bytes: plan.staging_slot_bytes,
-        reckoned_ms: twinlock::bench::milliseconds(plan.period),
+        reckoned_ms: (plan.period.as_secs_f64() * 1e3).round(),
     }
 }
 
