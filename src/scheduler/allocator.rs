@@ -47,6 +47,27 @@ impl Allocator {
         Some(start)
     }
 
+    /// Hands out exactly the range of `size_bytes` at `start`. `false`, and nothing changes, when
+    /// `start` is not aligned or part of the range is taken.
+    pub fn allocate_at(&mut self, start: u64, size_bytes: u64) -> bool {
+        let Some(size) = self.rounded(size_bytes) else { return false };
+        let Some(end) = start.checked_add(size) else { return false };
+        let Some((&hole, &len)) = self.holes.range(..=start).next_back() else { return false };
+        let hole_end = hole + len;
+        if !start.is_multiple_of(self.align_bytes) || hole_end < end {
+            return false;
+        }
+        self.holes.remove(&hole);
+        if hole < start {
+            self.holes.insert(hole, start - hole);
+        }
+        if end < hole_end {
+            self.holes.insert(end, hole_end - end);
+        }
+        self.taken.insert(start, size);
+        true
+    }
+
     /// Gives the range that starts at `start` back. `false` when there is none.
     pub fn free(&mut self, start: u64) -> bool {
         let Some(mut len) = self.taken.remove(&start) else { return false };
@@ -106,6 +127,21 @@ mod tests {
         assert_eq!(memory.allocate(301), None);
         assert_eq!(memory.allocate(300), Some(100));
         assert!(!memory.free(101));
+    }
+
+    #[test]
+    fn exact_ranges_need_a_hole_and_the_alignment() {
+        let mut memory = Allocator::new(100, 10);
+        assert!(memory.allocate_at(30, 15));
+        assert_eq!((memory.taken_bytes(), memory.largest_hole_bytes()), (20, 50));
+        for (start, size) in [(45, 1), (40, 10), (20, 11), (100, 1), (95, 1), (u64::MAX, 1)] {
+            assert!(!memory.allocate_at(start, size), "{size} at {start}");
+        }
+        assert!(!memory.allocate_at(50, u64::MAX));
+        assert!(memory.allocate_at(50, 50) && memory.allocate_at(0, 30));
+        assert_eq!(memory.free_bytes(), 0);
+        assert!(memory.free(30) && memory.free(0) && memory.free(50));
+        assert_eq!(memory, Allocator::new(100, 10));
     }
 
     proptest! {
