@@ -2,12 +2,17 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use blstrs::Scalar;
 use ff::Field;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
 use twinlock::registry::{self, AUTO};
-use twinlock::{Prover, ProverOptions, Result};
+use twinlock::scheduler::events::Recorder;
+use twinlock::scheduler::timeline::chrome_trace;
+use twinlock::{Error, Job, PartitionInput, Prover, ProverOptions, Result};
 
 use super::Outcome;
 use super::circuit::KeyedCircuitArgs;
@@ -34,6 +39,16 @@ pub struct Args {
     /// `auto`, or a name that `twinlock devices` lists
     #[arg(long, value_name = "NAME", default_value = AUTO)]
     device: String,
+    /// Partitions at work on the device at once: one computes while others stage
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
+    /// The most device memory to take, e.g. 16GiB [default: nine tenths of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+    /// Write what each worker did, and when, as a Chrome trace (opens in ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Write the JSON document to a file too
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -47,11 +62,18 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Outcome> {
     let circuit = args.circuit.find()?;
     let out = args.out.as_deref().map(PendingFile::create).transpose()?;
+    let timeline = args.timeline.as_deref().map(PendingFile::create).transpose()?;
     let mut options = ProverOptions::default();
     options.device.clone_from(&args.device);
+    options.workers = args.workers as usize;
+    options.memory_bytes = args.memory;
 
     let start = Instant::now();
     let prover = Prover::new(options)?;
+    let recorder = Arc::new(Recorder::default());
+    if timeline.is_some() {
+        prover.observe(recorder.clone());
+    }
     warn_of_fallback(&args.device, &prover);
     let source = args.circuit.parameters(circuit.as_ref())?;
     let key = match args.partitions {
@@ -71,31 +93,59 @@ pub fn run(args: &Args) -> Result<Outcome> {
 
     let mut rng = args.seed.rng("the witness and the blinding factors");
     let progress = Progress::new(format!("proving {}", circuit.label()));
-    // One at a time: an assignment is the largest thing on the host.
-    for done in 0..args.partitions {
-        if args.partitions > 1 {
-            progress.set(done.into(), args.partitions.into());
-        }
-        let start = Instant::now();
-        let assignment = circuit.synthesize(&mut *rng)?;
-        document.times_ms.synthesis += milliseconds(start.elapsed());
+    // What the closures find out about each partition; they run when a worker is free for it, for
+    // an assignment is the largest thing on the host.
+    let notes: Vec<Mutex<Note>> = (0..args.partitions).map(|_| Mutex::default()).collect();
+    let mut partitions = Vec::new();
+    for note in &notes {
+        let mut seed = <ChaCha20Rng as SeedableRng>::Seed::default();
+        rng.fill_bytes(&mut seed);
+        let circuit = circuit.as_ref();
+        let synthesis = move || {
+            let start = Instant::now();
+            let assignment = circuit.synthesize(&mut ChaCha20Rng::from_seed(seed))?;
+            *note.lock().unwrap_or_else(PoisonError::into_inner) = Note {
+                synthesis: milliseconds(start.elapsed()),
+                constraints: assignment.own_constraints(),
+                constraints_with_input_rows: assignment.num_constraints(),
+                domain: assignment.domain(),
+                public_inputs: assignment.public_inputs().iter().map(scalar_hex).collect(),
+            };
+            Ok(assignment)
+        };
         let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
-        let proved = prover.prove(&key, &assignment, r, s)?;
-        document.times_ms.prove += milliseconds(proved.prove_time);
-        document.times_ms.verify += milliseconds(proved.check_time);
-        document.constraints = assignment.own_constraints();
-        document.constraints_with_input_rows = assignment.num_constraints();
-        document.domain = assignment.domain();
-        document.proofs.push(ProofEntry {
-            proof: proved.proof.to_hex(),
-            public_inputs: assignment.public_inputs().iter().map(scalar_hex).collect(),
-            // The prover gives out no other.
-            verified: true,
-            device: proved.device,
-        });
+        partitions.push(PartitionInput::synthesized(synthesis, 0, r, s));
     }
+    prover.serve(|session| {
+        let job = session.submit(Job { key: &key, priority: 0, partitions })?;
+        for (proved, note) in job.outcomes().zip(&notes) {
+            let proved = proved?;
+            let note = std::mem::take(&mut *note.lock().unwrap_or_else(PoisonError::into_inner));
+            document.times_ms.synthesis += note.synthesis;
+            document.times_ms.prove += milliseconds(proved.prove_time);
+            document.times_ms.verify += milliseconds(proved.check_time);
+            document.constraints = note.constraints;
+            document.constraints_with_input_rows = note.constraints_with_input_rows;
+            document.domain = note.domain;
+            document.proofs.push(ProofEntry {
+                proof: proved.proof.to_hex(),
+                public_inputs: note.public_inputs,
+                // The prover gives out no other.
+                verified: true,
+                device: proved.device,
+            });
+            if args.partitions > 1 {
+                progress.set(document.proofs.len() as u64, args.partitions.into());
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
     drop(progress);
     document.device = devices(&document);
+    if let Some(timeline) = timeline {
+        let trace = chrome_trace(&recorder.events()).to_string();
+        timeline.finish(|file| file.write_all(trace.as_bytes()))?;
+    }
 
     let json = to_json(&document)?;
     if let Some(out) = out {
@@ -103,6 +153,30 @@ pub fn run(args: &Args) -> Result<Outcome> {
     }
     print(&if args.json { json } else { text(&document) })?;
     Ok(Outcome::Good)
+}
+
+/// What is known of a partition from its synthesis.
+#[derive(Default)]
+struct Note {
+    synthesis: f64,
+    constraints: usize,
+    constraints_with_input_rows: usize,
+    domain: usize,
+    public_inputs: Vec<String>,
+}
+
+/// A number of bytes with a unit: `512MiB`, `16GiB`, or none for bytes.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match text.strip_prefix(digits).unwrap_or_default().trim() {
+        "" | "B" => 1u64,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        other => return Err(format!("`{other}` is no unit; there are B, KiB, MiB and GiB")),
+    };
+    let number: u64 = digits.trim().parse().map_err(|_| "a whole number and a unit".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| format!("{text} is more than 2^64 bytes"))
 }
 
 /// The devices that made the proofs; one name unless a proof was retried elsewhere.
@@ -157,4 +231,19 @@ fn text(document: &Document) -> String {
     }
     let verified = document.proofs.iter().filter(|proof| proof.verified).count();
     table(&rows, 2) + &format!("{verified} of {} proofs verified\n", document.proofs.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("16GiB"), Ok(16 << 30));
+        assert_eq!(parse_size("3 KiB"), Ok(3072));
+        assert_eq!(parse_size("77"), Ok(77));
+        for bad in ["", "GiB", "1.5GiB", "-1", "5GB", "99999999999GiB"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -3,4 +3,9 @@
 pub mod admission;
 pub mod allocator;
 pub mod arena;
+pub mod core;
+pub mod events;
+pub mod locks;
+pub mod runtime;
 pub mod staging;
+pub mod timeline;

@@ -1,48 +1,42 @@
 //! The prover: assignments in, checked proofs out.
 
 mod assemble;
+mod attempt;
 mod bases;
 mod lane;
 pub mod layout;
 mod partition;
+mod plan;
+mod session;
 pub mod shape;
+mod slot;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bellpepper_core::Circuit;
 use blstrs::Scalar;
 use ff::Field;
 use rand::RngCore;
-use twinlock_api::{Device, Error as DeviceError, MemoryClass, OpenOptions};
+use twinlock_api::{Device, OpenOptions};
 
-use self::assemble::{Blinding, assemble};
+use self::assemble::Blinding;
 use self::bases::ResidentQueries;
-use self::lane::Lane;
-use self::layout::{LayoutOptions, ProofLayout, Stage};
-use self::partition::{Inputs, Memory, Partition, StageError};
-use self::shape::ProofShape;
+use self::session::CloseAtEnd;
+pub use self::session::{Job, JobHandle, PartitionInput, Session};
+use self::slot::DeviceSlot;
 use super::assignment::{Assignment, synthesize, synthesize_batch};
-use super::params::{CircuitShape, ParameterSource, check_shape};
+use super::params::{CircuitShape, ParameterSource};
 use super::proof::Proof;
-use super::verifier::{PreparedVerifyingKey, prepare_verifying_key, verify_proof};
+use super::verifier::{PreparedVerifyingKey, prepare_verifying_key};
 use crate::config::ProverOptions;
 use crate::registry;
-use crate::scheduler::arena::Arena;
-use crate::scheduler::staging::{Readback, StagingRing};
+use crate::scheduler::core::DeviceId;
+use crate::scheduler::events::{EventSink, Log};
+use crate::scheduler::runtime::Runtime;
 use crate::{Error, Result};
-
-/// Scalars of one digit plan, unless the options or a small device say otherwise.
-const DEFAULT_CHUNK: usize = 1 << 20;
-/// A streamed query is cut into about this many chunks, so that its buffers stay small beside it.
-const STREAMED_CHUNKS: usize = 8;
-/// Streamed chunks below this only add work.
-const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
-/// Chunks are not made smaller than this to fit a device.
-const SMALLEST_CHUNK: usize = 1 << 10;
-/// Window sums and status words of one proof are some tens of KiB.
-const READBACK_BYTES: u64 = 256 << 10;
 
 /// A proving key as a [`Prover`] uses it: made once, shared by any number of proofs.
 pub struct ProvingKey<'a> {
@@ -88,27 +82,23 @@ pub struct Proved {
     pub failed_attempts: Vec<String>,
 }
 
-/// Devices with their memory, opened once. Calls from several threads take turns on a device.
-#[derive(Debug)]
+/// Devices with their memory, opened once, and the queue before them. May be used from several
+/// threads at once.
 pub struct Prover {
     options: ProverOptions,
-    devices: Vec<DeviceSlot>,
+    slots: Vec<DeviceSlot>,
+    runtime: Runtime,
+    jobs: AtomicU32,
+    /// The CPU, for proofs that the only device computed wrongly.
+    fallback: OnceLock<Option<Box<Prover>>>,
 }
 
-struct DeviceSlot {
-    device: Arc<dyn Device>,
-    state: Mutex<DeviceState>,
-}
-
-struct DeviceState {
-    arena: Arena,
-    staging: StagingRing,
-    readback: Readback,
-}
-
-impl fmt::Debug for DeviceSlot {
+impl fmt::Debug for Prover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.device.info().name)
+        f.debug_struct("Prover")
+            .field("options", &self.options)
+            .field("devices", &self.slots)
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,16 +122,40 @@ impl Prover {
             let known = "at least one is needed".into();
             return Err(Error::Unknown { kind: "device", name: String::new(), known });
         }
-        let devices = devices
+        let slots = devices
             .into_iter()
             .map(|device| DeviceSlot::new(device, &options))
-            .collect::<Result<_>>()?;
-        Ok(Self { options, devices })
+            .collect::<Result<Vec<_>>>()?;
+        let names = slots.iter().map(|slot| slot.device.info().name.clone());
+        let runtime = Runtime::new(names, options.workers, options.host_memory_bytes);
+        runtime.observe(Arc::new(Log));
+        let (jobs, fallback) = (AtomicU32::new(0), OnceLock::new());
+        Ok(Self { options, slots, runtime, jobs, fallback })
+    }
+
+    /// Tells `sink` of each partition's life from now on.
+    pub fn observe(&self, sink: Arc<dyn EventSink>) {
+        self.runtime.observe(sink);
+    }
+
+    /// Starts as many threads as the devices have workers, gives `user` a session to submit jobs
+    /// to, and ends when all of them have.
+    pub fn serve<'e, R>(&'e self, user: impl FnOnce(&Session<'e>) -> R) -> R {
+        let session = Session::new(self);
+        let workers = self.options.workers.max(1) * self.slots.len();
+        std::thread::scope(|scope| {
+            let _close = CloseAtEnd(&session);
+            for worker in 0..workers {
+                let session = &session;
+                scope.spawn(move || session.work(worker));
+            }
+            user(&session)
+        })
     }
 
     /// Names of the devices, the preferred first.
     pub fn device_names(&self) -> Vec<&str> {
-        self.devices.iter().map(|slot| slot.device.info().name.as_str()).collect()
+        self.slots.iter().map(|slot| slot.device.info().name.as_str()).collect()
     }
 
     /// A key whose queries are streamed from `source` for each proof: least memory, and the best
@@ -160,8 +174,8 @@ impl Prover {
     /// `Key`, `Parameters` for a malformed point, `Device` when they do not fit.
     pub fn load<'a>(&self, source: &'a dyn ParameterSource) -> Result<ProvingKey<'a>> {
         let mut key = self.key(source)?;
-        for (at, slot) in self.devices.iter().enumerate().take(1) {
-            let loaded = slot.load(source, self.options.timeout);
+        for (at, slot) in self.slots.iter().enumerate().take(1) {
+            let loaded = slot.load(source, &self.options);
             key.resident = Some((at, loaded.map_err(|error| slot.named(error))?));
         }
         Ok(key)
@@ -217,9 +231,13 @@ impl Prover {
             }
         }
         let assignments = synthesize_batch(circuits)?;
-        (assignments.into_iter().zip(r_s.iter().zip(s_s)))
-            .map(|(assignment, (r, s))| Ok(self.prove(key, &assignment, *r, *s)?.proof))
-            .collect()
+        let partitions = (assignments.iter().zip(r_s.iter().zip(s_s)))
+            .map(|(assignment, (r, s))| PartitionInput::ready(assignment, *r, *s))
+            .collect();
+        self.serve(|session| {
+            let job = session.submit(Job { key, priority: 0, partitions })?;
+            job.outcomes().map(|outcome| Ok(outcome?.proof)).collect()
+        })
     }
 
     /// Proves an assignment. A proof that fails its self-check is never returned: it is retried
@@ -235,125 +253,38 @@ impl Prover {
         r: Scalar,
         s: Scalar,
     ) -> Result<Proved> {
-        let shape = ProofShape::of(assignment)?;
-        check_shape(key.source, &circuit_shape(assignment))?;
-        let blinding = Blinding { r, s };
-        let mut failed_attempts = Vec::new();
-        for attempt in 0..2 {
-            let fallback;
-            let (at, slot) = match self.devices.get(attempt) {
-                Some(slot) => (Some(attempt), slot),
-                None => {
-                    fallback = self.cpu_slot()?;
-                    (None, &fallback)
-                }
-            };
-            let resident = key
-                .resident
-                .as_ref()
-                .filter(|(device, _)| Some(*device) == at)
-                .map(|(_, queries)| queries);
-            let inputs = Inputs { assignment, source: key.source, resident };
-            let start = Instant::now();
-            let sums =
-                slot.prove(inputs, shape, &self.options).map_err(|error| slot.named(error))?;
-            let proof = assemble(key.source.verifying_key(), &sums, &blinding);
-            let prove_time = start.elapsed();
-            let device = slot.device.info().name.clone();
-            let mut check_time = Duration::ZERO;
-            if self.options.self_check {
-                let start = Instant::now();
-                let valid = verify_proof(&key.verifying_key, &proof, assignment.public_inputs())?;
-                check_time = start.elapsed();
-                if !valid {
-                    tracing::error!(device, "a proof failed its self-check");
-                    if let Some(row) = assignment.first_unsatisfied() {
-                        failed_attempts.push(format!(
-                            "{device}: failed its self-check, for the witness does not satisfy \
-                             constraint {row}"
-                        ));
-                        break;
-                    }
-                    failed_attempts.push(format!("{device}: failed its self-check"));
-                    continue;
-                }
-            }
-            return Ok(Proved { proof, device, prove_time, check_time, failed_attempts });
+        let partitions = vec![PartitionInput::ready(assignment, r, s)];
+        let session = Session::new(self);
+        let job = session.submit(Job { key, priority: 0, partitions })?;
+        // The calling thread is the only worker.
+        session.close();
+        session.work(0);
+        job.wait().pop().unwrap_or(Err(Error::Cancelled))
+    }
+
+    fn slot(&self, device: DeviceId) -> Result<&DeviceSlot> {
+        self.slots.get(device.0).ok_or_else(|| Error::Unknown {
+            kind: "device",
+            name: format!("number {}", device.0),
+            known: self.device_names().join(", "),
+        })
+    }
+
+    /// Who repeats a proof that the only device computed wrongly; nobody if there are others.
+    fn fallback(&self) -> Result<Option<&Self>> {
+        if self.slots.len() > 1 {
+            return Ok(None);
         }
-        Err(Error::InvalidProof { attempts: failed_attempts.join("; ") })
-    }
-
-    fn cpu_slot(&self) -> Result<DeviceSlot> {
-        let open = OpenOptions { threads: self.options.threads };
-        DeviceSlot::new(registry::open("cpu", &open)?, &self.options)
-    }
-}
-
-impl DeviceSlot {
-    fn new(device: Arc<dyn Device>, options: &ProverOptions) -> Result<Self> {
-        let name = device.info().name.clone();
-        Self::open(device, options).map_err(|source| Error::Device { device: name, source })
-    }
-
-    fn open(device: Arc<dyn Device>, options: &ProverOptions) -> Result<Self, DeviceError> {
-        let free = device.memory()?.free_bytes;
-        let budget = options.memory_bytes.unwrap_or(free / 10 * 9);
-        let staging = StagingRing::new(
-            &*device,
-            options.staging_slots,
-            options.staging_slot_bytes,
-            options.timeout,
-        )?;
-        let readback = Readback::new(&*device, READBACK_BYTES, options.timeout)?;
-        let arena = Arena::new(device.clone(), budget);
-        Ok(Self { device, state: Mutex::new(DeviceState { arena, staging, readback }) })
-    }
-
-    fn named(&self, error: StageError) -> Error {
-        error.on(&self.device.info().name)
-    }
-
-    fn load(
-        &self,
-        source: &dyn ParameterSource,
-        timeout: Duration,
-    ) -> Result<ResidentQueries, StageError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let DeviceState { arena, staging, readback } = &mut *state;
-        let bytes = ResidentQueries::size_bytes(source);
-        arena.reserve(MemoryClass::Resident, bytes)?;
-        arena.reserve(MemoryClass::Work, twinlock_api::layout::ARENA_ALIGN_BYTES)?;
-        let lane = Lane::new(self.device.clone(), timeout)?;
-        ResidentQueries::load(&lane, arena, source, staging, readback)
-    }
-
-    fn prove(
-        &self,
-        inputs: Inputs<'_>,
-        shape: ProofShape,
-        options: &ProverOptions,
-    ) -> Result<assemble::MsmSums, StageError> {
-        // A poisoned lock means that another proof panicked; its partition wiped and released what
-        // it held while unwinding.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let DeviceState { arena, staging, readback } = &mut *state;
-        let layout = fitting_layout(arena, shape, inputs.resident.is_none(), options)?;
-        for class in [MemoryClass::Work, MemoryClass::Resident] {
-            arena.reserve(class, layout.peak_bytes(class))?;
+        if self.fallback.get().is_none() {
+            let open = OpenOptions { threads: self.options.threads };
+            let devices = vec![registry::open("cpu", &open)?];
+            let cpu = Self::with_devices(devices, self.options.clone())?;
+            // It has nobody to fall back to.
+            let _ = cpu.fallback.set(None);
+            // If another thread was first, its one serves as well.
+            let _ = self.fallback.set(Some(Box::new(cpu)));
         }
-        let lane = Lane::new(self.device.clone(), options.timeout)?;
-        let memory = Memory::lease(arena, &layout)?;
-        let mut partition = Partition::new(lane, inputs, &layout, memory);
-        let mut sums = Err(DeviceError::invalid("no stage gave sums").into());
-        for stage in Stage::ALL {
-            if let Some(found) = partition.run(stage, staging, readback)? {
-                sums = Ok(found);
-            }
-        }
-        partition.finish()?;
-        staging.wipe()?;
-        readback.wipe()?;
-        sums
+        Ok(self.fallback.get().and_then(Option::as_deref))
     }
 }
 
@@ -365,38 +296,6 @@ fn circuit_shape(assignment: &Assignment) -> CircuitShape {
         b_input_density: assignment.b_input_density.count(),
         b_witness_density: assignment.b_witness_density.count(),
         domain: assignment.domain(),
-    }
-}
-
-/// The layout with the largest chunks that fit the budget beside what is resident.
-fn fitting_layout(
-    arena: &Arena,
-    shape: ProofShape,
-    streamed: bool,
-    options: &ProverOptions,
-) -> Result<ProofLayout, DeviceError> {
-    let held = arena.usage().in_use_bytes;
-    let default = match streamed {
-        true => (shape.domain() / STREAMED_CHUNKS).clamp(SMALLEST_STREAMED_CHUNK, DEFAULT_CHUNK),
-        false => DEFAULT_CHUNK,
-    };
-    let mut chunk = options.msm_chunk.unwrap_or(default).max(1);
-    loop {
-        let layout_options = LayoutOptions { chunk, window_bits: options.window_bits, streamed };
-        let layout = ProofLayout::new(&**arena.device(), shape, layout_options)?;
-        let needed =
-            layout.peak_bytes(MemoryClass::Work) + layout.peak_bytes(MemoryClass::Resident);
-        if held + needed <= arena.budget_bytes() {
-            return Ok(layout);
-        }
-        if chunk <= SMALLEST_CHUNK {
-            return Err(DeviceError::ExceedsLimit {
-                what: format!("bytes of device memory for a proof beside {held} resident"),
-                requested: needed,
-                limit: arena.budget_bytes(),
-            });
-        }
-        chunk /= 2;
     }
 }
 

@@ -1,5 +1,7 @@
 //! One proof on one device, stage by stage.
 
+use std::sync::Arc;
+
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
 use twinlock_api::layout::{INDEX_BYTES, NO_BASE};
@@ -14,11 +16,14 @@ use super::assemble::{MsmSums, combine_windows};
 use super::bases::{ResidentQueries, check_status, load_points};
 use super::lane::Lane;
 use super::layout::{self, Buffer, MsmQuery, ProofLayout, Stage};
+use super::plan::Plan;
 use super::shape::{a_indices, b_variables};
+use super::slot::Pools;
 use crate::Error;
 use crate::groth16::assignment::Assignment;
 use crate::groth16::params::{ParameterSource, Query};
-use crate::scheduler::arena::{Arena, Lease};
+use crate::scheduler::admission::Placement;
+use crate::scheduler::locks::DeviceWait;
 use crate::scheduler::staging::{Readback, StagingRing};
 use crate::views::as_bytes;
 
@@ -62,20 +67,36 @@ pub(super) struct Inputs<'a> {
     pub resident: Option<&'a ResidentQueries>,
 }
 
-/// All memory of a partition; buffers lie in it where the layout says.
+/// Where a partition's buffers lie in the device's two memories.
 pub(super) struct Memory {
-    work: Lease,
-    resident: Lease,
+    pools: Arc<Pools>,
+    /// Offsets, by the buffer's place in the layout; none where there is no buffer now.
+    placed: Vec<Option<u64>>,
 }
 
 impl Memory {
-    /// Leases what `layout` needs.
-    pub fn lease(arena: &Arena, layout: &ProofLayout) -> Result<Self, DeviceError> {
-        let lease = |name, class| arena.lease(name, class, layout.peak_bytes(class));
-        Ok(Self {
-            work: lease("partition", MemoryClass::Work)?,
-            resident: lease("partition_bases", MemoryClass::Resident)?,
-        })
+    /// Nothing is placed yet.
+    pub fn new(pools: Arc<Pools>, layout: &ProofLayout) -> Self {
+        Self { pools, placed: vec![None; layout.buffers.len()] }
+    }
+
+    fn place(&mut self, plan: &Plan, placements: &[Placement]) {
+        for placement in placements {
+            for (at, offset_bytes) in plan.buffers_of(placement) {
+                if let Some(place) = self.placed.get_mut(at) {
+                    *place = Some(offset_bytes);
+                }
+            }
+        }
+    }
+
+    fn view(&self, at: usize, buffer: &Buffer) -> StageResult<View> {
+        let Some(offset_bytes) = self.placed.get(at).copied().flatten() else {
+            return Err(DeviceError::invalid(format!("buffer {} has no place", buffer.name)).into());
+        };
+        let pool = self.pools.view(buffer.class);
+        let size_bytes = buffer.size_bytes.next_multiple_of(4);
+        Ok(pool.slice(offset_bytes, size_bytes)?.named(buffer.name))
     }
 }
 
@@ -83,6 +104,7 @@ impl Memory {
 pub(super) struct Partition<'a> {
     lane: Lane,
     inputs: Inputs<'a>,
+    plan: &'a Plan,
     layout: &'a ProofLayout,
     memory: Memory,
     stage: Stage,
@@ -93,21 +115,35 @@ pub(super) struct Partition<'a> {
     /// Behind the last reader of each of [`layout::BASES`].
     last_use: [Option<Event>; 2],
     turn: usize,
+    /// What of the prestage is uploaded.
+    staged: Vec<&'static str>,
 }
 
 impl<'a> Partition<'a> {
-    pub fn new(lane: Lane, inputs: Inputs<'a>, layout: &'a ProofLayout, memory: Memory) -> Self {
+    pub fn new(lane: Lane, inputs: Inputs<'a>, plan: &'a Plan, memory: Memory) -> Self {
         Self {
             lane,
             inputs,
-            layout,
+            plan,
+            layout: &plan.layout,
             memory,
             stage: Stage::Prestage,
             done: false,
             statuses: Vec::new(),
             last_use: [None, None],
             turn: 0,
+            staged: Vec::new(),
         }
+    }
+
+    /// Takes the places that the device's admission gave.
+    pub fn place(&mut self, placements: &[Placement]) {
+        self.memory.place(self.plan, placements);
+    }
+
+    /// Waits until the work so far is complete.
+    pub fn complete(&self, wait: &mut DeviceWait<'_>) -> StageResult {
+        Ok(self.lane.finish(wait)?)
     }
 
     /// Runs one stage. Stages come in the order of [`Stage::ALL`]; the last gives the MSMs' sums.
@@ -116,25 +152,30 @@ impl<'a> Partition<'a> {
         stage: Stage,
         staging: &mut StagingRing,
         readback: &mut Readback,
+        wait: &mut DeviceWait<'_>,
     ) -> StageResult<Option<MsmSums>> {
         self.stage = stage;
         let sums = match stage {
-            Stage::Prestage => self.prestage(staging).map(|()| None),
+            Stage::Prestage => self.prestage(staging, wait).map(|()| None),
             Stage::Quotient => self.quotient().map(|()| None),
             Stage::H | Stage::La | Stage::B => self.msms(stage, staging).map(|()| None),
             Stage::Drain => self.drain(readback).map(Some),
         }?;
-        for buffer in self.layout.buffers.iter().filter(|buffer| buffer.last == stage) {
-            self.release(buffer)?;
+        for (at, buffer) in self.layout.buffers.iter().enumerate() {
+            if buffer.last == stage {
+                self.release(at, buffer)?;
+            }
         }
         Ok(sums)
     }
 
     /// Zeroes what may hold secrets; the bytes' next user comes later in the same stream. Resident
     /// memory is written by the copy stream, so that has to wait for the readers.
-    fn release(&self, buffer: &Buffer) -> StageResult {
+    fn release(&self, at: usize, buffer: &Buffer) -> StageResult {
         match buffer.class {
-            MemoryClass::Work => self.lane.run(Op::Fill(Fill::zero(self.view_of(buffer)?)))?,
+            MemoryClass::Work => {
+                self.lane.run(Op::Fill(Fill::zero(self.memory.view(at, buffer)?)))?;
+            }
             MemoryClass::Resident => {
                 let device = &self.lane.device;
                 device.wait(self.lane.copy, &device.record(self.lane.compute)?)?;
@@ -143,18 +184,11 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    fn view_of(&self, buffer: &Buffer) -> StageResult<View> {
-        let memory = match buffer.class {
-            MemoryClass::Work => &self.memory.work,
-            MemoryClass::Resident => &self.memory.resident,
-        };
-        let size_bytes = buffer.size_bytes.next_multiple_of(4);
-        Ok(memory.view().slice(buffer.offset_bytes, size_bytes)?.named(buffer.name))
-    }
-
     fn view(&self, name: &'static str) -> StageResult<View> {
-        match self.layout.buffer(name, self.stage) {
-            Some(buffer) => self.view_of(buffer),
+        let lives = |buffer: &Buffer| buffer.first <= self.stage && self.stage <= buffer.last;
+        let found = self.layout.buffers.iter().enumerate();
+        match found.into_iter().find(|(_, buffer)| buffer.name == name && lives(buffer)) {
+            Some((at, buffer)) => self.memory.view(at, buffer),
             None => Err(DeviceError::invalid(format!(
                 "no buffer {name} in stage {}",
                 self.stage.name()
@@ -177,31 +211,72 @@ impl<'a> Partition<'a> {
         })
     }
 
-    fn prestage(&mut self, staging: &mut StagingRing) -> StageResult {
-        let assignment = self.inputs.assignment;
-        let variables = self.fr(layout::ASSIGNMENT)?;
-        let inputs = assignment.instance.len() as u64;
-        self.put(staging, variables.view(), as_bytes(&assignment.instance))?;
-        let witness = variables.slice(inputs, assignment.witness.len() as u64)?;
-        self.put(staging, witness.view(), as_bytes(&assignment.witness))?;
-        let rows =
-            [(layout::A, &assignment.a), (layout::B, &assignment.b), (layout::C, &assignment.c)];
-        for (name, evaluations) in rows {
-            let target = self.fr(name)?;
-            self.put(staging, target.view(), as_bytes(evaluations))?;
-            let used = evaluations.len() as u64;
-            let padding = target.slice(used, target.len() - used)?;
-            if !padding.is_empty() {
-                let fill = Op::Fill(Fill::zero(padding.view()));
-                self.lane.device.enqueue(self.lane.copy, &fill)?;
+    /// Whether something of the prestage has a place and is not uploaded.
+    pub fn has_to_stage(&self) -> bool {
+        let mut buffers = self.layout.buffers.iter().zip(&self.memory.placed);
+        buffers.any(|(buffer, place)| {
+            buffer.first == Stage::Prestage
+                && place.is_some()
+                && !self.staged.contains(&buffer.name)
+        })
+    }
+
+    /// Uploads what of the prestage has a place and was not uploaded before.
+    pub fn prestage_placed(
+        &mut self,
+        staging: &mut StagingRing,
+        _wait: &mut DeviceWait<'_>,
+    ) -> StageResult {
+        let names = [layout::ASSIGNMENT, layout::A, layout::B, layout::C, layout::STATUS];
+        for name in names {
+            let found = self.layout.buffers.iter().position(|buffer| buffer.name == name);
+            let placed = found.and_then(|at| self.memory.placed.get(at).copied().flatten());
+            if placed.is_some() && !self.staged.contains(&name) {
+                self.upload(name, staging)?;
+                self.staged.push(name);
             }
         }
-        if self.layout.buffer(layout::STATUS, self.stage).is_some() {
-            // Filled on the stream that decodes.
-            let fill = Op::Fill(Fill::new(self.view(layout::STATUS)?, u32::MAX));
+        Ok(self.lane.compute_after_copy()?)
+    }
+
+    fn prestage(&mut self, staging: &mut StagingRing, wait: &mut DeviceWait<'_>) -> StageResult {
+        self.prestage_placed(staging, wait)?;
+        for name in [layout::ASSIGNMENT, layout::A, layout::B, layout::C] {
+            if !self.staged.contains(&name) {
+                return Err(DeviceError::invalid(format!("{name} has no place to go to")).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn upload(&mut self, name: &'static str, staging: &mut StagingRing) -> StageResult {
+        let assignment = self.inputs.assignment;
+        let evaluations = match name {
+            layout::ASSIGNMENT => {
+                let variables = self.fr(name)?;
+                let inputs = assignment.instance.len() as u64;
+                self.put(staging, variables.view(), as_bytes(&assignment.instance))?;
+                let witness = variables.slice(inputs, assignment.witness.len() as u64)?;
+                return self.put(staging, witness.view(), as_bytes(&assignment.witness));
+            }
+            layout::STATUS => {
+                // Filled on the stream that decodes.
+                let fill = Op::Fill(Fill::new(self.view(name)?, u32::MAX));
+                return Ok(self.lane.device.enqueue(self.lane.copy, &fill)?);
+            }
+            layout::A => &assignment.a,
+            layout::B => &assignment.b,
+            _ => &assignment.c,
+        };
+        let target = self.fr(name)?;
+        self.put(staging, target.view(), as_bytes(evaluations))?;
+        let used = evaluations.len() as u64;
+        let padding = target.slice(used, target.len() - used)?;
+        if !padding.is_empty() {
+            let fill = Op::Fill(Fill::zero(padding.view()));
             self.lane.device.enqueue(self.lane.copy, &fill)?;
         }
-        Ok(self.lane.compute_after_copy()?)
+        Ok(())
     }
 
     /// h = (a * b - c) / Z on the coset 7 * omega^i, where Z = X^n - 1 is the constant 7^n - 1.
@@ -371,8 +446,8 @@ impl<'a> Partition<'a> {
     }
 
     /// Waits until everything, the wiping of the last buffers included, has run.
-    pub fn finish(mut self) -> StageResult {
-        self.lane.finish()?;
+    pub fn finish(mut self, wait: &mut DeviceWait<'_>) -> StageResult {
+        self.lane.finish(wait)?;
         self.done = true;
         Ok(())
     }
@@ -386,8 +461,20 @@ impl Drop for Partition<'_> {
             return;
         }
         self.lane.settle();
-        let wipe = Op::Fill(Fill::zero(self.memory.work.view()));
-        let wiped = self.lane.on_fresh_stream(|device, stream| device.enqueue(stream, &wipe));
+        let buffers = self.layout.buffers.iter().enumerate();
+        let held = buffers.filter(|(at, buffer)| {
+            buffer.class == MemoryClass::Work
+                && buffer.last >= self.stage
+                && self.memory.placed.get(*at).copied().flatten().is_some()
+        });
+        let views: StageResult<Vec<View>> =
+            held.map(|(at, buffer)| self.memory.view(at, buffer)).collect();
+        let wiped = self.lane.on_fresh_stream(|device, stream| {
+            for view in views.unwrap_or_default() {
+                device.enqueue(stream, &Op::Fill(Fill::zero(view)))?;
+            }
+            Ok(())
+        });
         if let Err(error) = wiped {
             tracing::warn!(%error, "work memory of a failed proof was not wiped");
         }
