@@ -85,6 +85,7 @@ impl Naive {
         let missing = self.missing(worker);
         let room = missing
             .is_some_and(|buffer| state.space.largest_hole_bytes() >= self.buffers[buffer].0);
+        let may_free = !self.free_needs_mem || state.mem.is_none();
         match worker.at {
             At::Start if state.mem.is_none() => moves.push(Move::LockMem(index)),
             At::InMem if missing.is_none() => moves.push(Move::UnlockMem(index)),
@@ -94,9 +95,7 @@ impl Naive {
             }
             At::Staged if state.compute.is_none() => moves.push(Move::LockCompute(index)),
             At::InCompute if missing.is_none() => {
-                if !self.free_needs_mem || state.mem.is_none() {
-                    moves.push(Move::EndStage(index));
-                }
+                moves.extend(may_free.then_some(Move::EndStage(index)));
             }
             At::InCompute if state.mem.is_some() => {}
             At::InCompute if room => moves.push(Move::AllocateInCompute(index)),

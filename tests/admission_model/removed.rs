@@ -47,7 +47,10 @@ fn three_of_12_on_16() -> Scenario {
 #[test]
 fn without_the_banker() {
     let without = three_of_12_on_16().with(|rules| rules.banker = false);
-    breaks("the banker (1)", NO_DEADLOCK, without);
+    breaks("the banker (1)", NO_DEADLOCK, without.clone());
+    // Serving the younger first does not help: then two hold 8 each, and both lack 4.
+    let neither = without.with(|rules| rules.in_order = false);
+    breaks("the banker (1) and order (3)", NO_DEADLOCK, neither);
 }
 
 /// 12 - 3 bytes would do for 7 more, but the 3 lie in the middle.
