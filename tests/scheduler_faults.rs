@@ -42,7 +42,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn new(trouble: Trouble) -> Arc<dyn Device> {
+    fn open(trouble: Trouble) -> Arc<dyn Device> {
         let inner = registry::open("cpu", &OpenOptions::default()).unwrap();
         let info = DeviceInfo { name: "faulty".into(), ..inner.info().clone() };
         Arc::new(Self { inner, info, trouble, seen: AtomicU64::new(0) })
@@ -174,7 +174,7 @@ fn prove(
     let mut rng = rng();
     let params: Parameters =
         generate_parameters(Mix::blank(shape()), &mut rng, &|_, _| ()).unwrap();
-    let mut devices: Vec<_> = troubles.iter().map(|trouble| Faulty::new(*trouble)).collect();
+    let mut devices: Vec<_> = troubles.iter().map(|trouble| Faulty::open(*trouble)).collect();
     if with_cpu {
         devices.push(registry::open("cpu", &OpenOptions::default()).unwrap());
     }
