@@ -15,6 +15,8 @@
 
 mod device;
 mod event;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
