@@ -3,5 +3,9 @@
 pub mod admission;
 pub mod allocator;
 pub mod arena;
+pub mod core;
+pub mod events;
+pub mod locks;
 pub mod plan;
 pub mod staging;
+pub mod timeline;

@@ -1,0 +1,206 @@
+//! What goes into the dispatcher and what comes out.
+
+use super::SharedProfile;
+use crate::scheduler::admission::{self, PoolSpec, Ticket};
+
+/// A device, by its position in the list that the core was made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(pub usize);
+
+/// A partition's place in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Order {
+    /// The higher, the sooner.
+    pub priority: u8,
+    /// Numbers the jobs as they come.
+    pub job: u32,
+    /// Numbers the partitions of a job; below 2^24.
+    pub index: u32,
+}
+
+impl Order {
+    /// The order as one number.
+    pub const fn ticket(self) -> Ticket {
+        let priority = (u8::MAX - self.priority) as u64;
+        Ticket(priority << 56 | (self.job as u64) << 24 | (self.index as u64 & 0xff_ffff))
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The device computed wrongly.
+    Wrong,
+    /// The device is gone, or nobody is left to take the partition.
+    Lost,
+    /// The partition can't fit the device.
+    NoRoom,
+    /// The fault is not the device's: another would fail too.
+    Final,
+}
+
+/// How a partition ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// With a proof.
+    Finished,
+    /// It was stopped.
+    Cancelled,
+    /// Its last attempt failed so.
+    Failed(Fault),
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A new partition, whose assignment takes so many bytes of host memory.
+    Submit {
+        /// Its place in the queue, which no other has.
+        ticket: Ticket,
+        /// Bytes of its assignment.
+        host_bytes: u64,
+    },
+    /// A partition's plan is larger than its device's memories, which may grow.
+    WantMemories {
+        /// Whose plan.
+        ticket: Ticket,
+    },
+    /// Memories were made as `Action::MakeMemories` asked.
+    MemoriesMade {
+        /// By whom.
+        ticket: Ticket,
+        /// Their sizes.
+        pools: Vec<PoolSpec>,
+    },
+    /// What a partition will hold on its device.
+    Planned {
+        /// Which.
+        ticket: Ticket,
+        /// Its profile.
+        profile: SharedProfile,
+    },
+    /// As [`admission::Event::WantPrestage`].
+    WantPrestage {
+        /// Whose.
+        ticket: Ticket,
+    },
+    /// As [`admission::Event::WantCompute`].
+    WantCompute {
+        /// Whose.
+        ticket: Ticket,
+    },
+    /// As [`admission::Event::StageEnded`].
+    StageEnded {
+        /// Whose.
+        ticket: Ticket,
+        /// Which.
+        stage: u8,
+    },
+    /// As [`admission::Event::ComputeEnded`].
+    ComputeEnded {
+        /// Whose.
+        ticket: Ticket,
+    },
+    /// A partition is done with its device's memory.
+    Drained {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// A partition has its proof.
+    Finished {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// An attempt failed; what it held is wiped.
+    Failed {
+        /// Whose.
+        ticket: Ticket,
+        /// Why.
+        fault: Fault,
+    },
+    /// Somebody wants a partition stopped.
+    Cancel {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// A partition stopped as `Action::Stop` asked; what it held is wiped.
+    Stopped {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// A device was found to be lost.
+    Lost {
+        /// Which.
+        device: DeviceId,
+    },
+    /// A lost device works again.
+    Reopened {
+        /// Which.
+        device: DeviceId,
+    },
+    /// A lost device stays lost.
+    Gone {
+        /// Which.
+        device: DeviceId,
+    },
+}
+
+/// What the runtime does next, in the order given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// The partition is in the queue.
+    Queued {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// A worker of this device takes the partition.
+    Dispatch {
+        /// Which.
+        ticket: Ticket,
+        /// Where.
+        device: DeviceId,
+    },
+    /// The device's memories are empty: this partition's worker makes them anew.
+    MakeMemories {
+        /// Whose worker.
+        ticket: Ticket,
+        /// Of which device.
+        device: DeviceId,
+    },
+    /// What the device's admission says.
+    On {
+        /// Which device.
+        device: DeviceId,
+        /// What.
+        action: admission::Action,
+    },
+    /// Its worker stops the partition between stages.
+    Stop {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// The partition's device is lost; its worker gives up and says `Failed`.
+    Abandon {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// The partition is back in the queue.
+    Requeued {
+        /// Which.
+        ticket: Ticket,
+        /// What went wrong.
+        fault: Fault,
+    },
+    /// The partition is gone. Said once for every one submitted.
+    Ended {
+        /// Which.
+        ticket: Ticket,
+        /// How.
+        end: End,
+    },
+    /// Nobody uses the lost device any more: destroy it, open it anew, try it.
+    Reopen {
+        /// Which.
+        device: DeviceId,
+    },
+}

@@ -1,0 +1,100 @@
+//! The dispatcher under seeded random workers: no threads, no devices.
+
+use std::collections::VecDeque;
+
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+use super::*;
+use crate::scheduler::admission::{BufferNeed, PoolId, PoolSpec};
+
+const CAPACITY_BYTES: u64 = 12;
+
+fn profile(rng: &mut ChaCha20Rng) -> SharedProfile {
+    let mut need = |name, first, last| BufferNeed {
+        name,
+        pool: PoolId(0),
+        size_bytes: rng.gen_range(1..=6),
+        first,
+        last,
+    };
+    Arc::new(Profile::new(vec![need("x", 0, 1), need("y", 0, 0)], Vec::new()).unwrap())
+}
+
+/// Plays workers that do what they are told until nothing is left to do.
+fn play(seed: u64) {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let mut core = Core::new([2, 1], rng.gen_range(1..40));
+    let mut pending = Vec::new();
+    let count = rng.gen_range(1..9);
+    for index in 0..count {
+        let ticket = Order { priority: rng.gen_range(0..3), job: 0, index }.ticket();
+        pending.push(Event::Submit { ticket, host_bytes: rng.gen_range(0..20) });
+        if rng.gen_bool(0.2) {
+            pending.push(Event::Cancel { ticket });
+        }
+    }
+    pending.shuffle(&mut rng);
+    // A cancel that comes before its partition is nonsense, and ignored.
+    let mut ended = BTreeMap::new();
+    let mut made = [false; 2];
+    while !pending.is_empty() {
+        let event = pending.swap_remove(rng.gen_range(0..pending.len()));
+        let mut actions = VecDeque::from(core.step(event));
+        while let Some(action) = actions.pop_front() {
+            match action {
+                Action::Dispatch { ticket, device } if !made[device.0] => {
+                    pending.push(Event::WantMemories { ticket });
+                }
+                Action::Dispatch { ticket, .. } => {
+                    pending.push(Event::Planned { ticket, profile: profile(&mut rng) });
+                }
+                Action::MakeMemories { ticket, device } => {
+                    made[device.0] = true;
+                    let pool = PoolSpec { capacity_bytes: CAPACITY_BYTES, align_bytes: 1 };
+                    // In this order: the memories are there before the partition.
+                    actions.extend(core.step(Event::MemoriesMade { ticket, pools: vec![pool] }));
+                    pending.push(Event::Planned { ticket, profile: profile(&mut rng) });
+                }
+                Action::On { action: admission::Action::Admitted { ticket }, .. } => {
+                    pending.push(Event::WantCompute { ticket });
+                }
+                Action::On { action: admission::Action::GrantCompute { ticket, .. }, .. } => {
+                    pending.push(match rng.gen_range(0..10) {
+                        0 => Event::Failed { ticket, fault: Fault::Wrong },
+                        1 => Event::Failed { ticket, fault: Fault::Final },
+                        _ => Event::Finished { ticket },
+                    });
+                }
+                Action::Stop { ticket } | Action::Abandon { ticket } => {
+                    pending.push(Event::Stopped { ticket });
+                }
+                Action::Ended { ticket, end } => {
+                    assert!(ended.insert(ticket, end).is_none(), "seed {seed}: {ticket} twice");
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(ended.len(), count as usize, "seed {seed}: {core:?}");
+    assert!(core.is_empty());
+    for device in [0, 1].map(DeviceId) {
+        assert_eq!(core.held_bytes(device), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_partition_ends_once_and_holds_nothing_after() {
+    let first = rand::random::<u32>().into();
+    for seed in first..first + 2000 {
+        play(seed);
+    }
+}
+
+#[test]
+fn priority_then_age_then_index() {
+    let order = |priority, job, index| Order { priority, job, index }.ticket();
+    let sorted = [order(2, 9, 9), order(1, 0, 1), order(1, 1, 0), order(0, 0, 0), order(0, 0, 1)];
+    assert!(sorted.is_sorted());
+}
