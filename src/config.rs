@@ -15,6 +15,11 @@ pub struct ProverOptions {
     pub self_check: bool,
     /// The most device memory to take, in bytes; `None` for nine tenths of what is free.
     pub memory_bytes: Option<u64>,
+    /// Partitions at work on each device at once: while one computes, others stage.
+    pub workers: usize,
+    /// The most bytes that assignments of synthesised partitions in work may take together on the
+    /// host; one is always let through. `None` for half of what is available at first.
+    pub host_memory_bytes: Option<u64>,
     /// Scalars of one digit plan at most; `None` for the default.
     pub msm_chunk: Option<usize>,
     /// A fixed MSM window width in bits; `None` for the device's choice.
@@ -37,6 +42,8 @@ impl Default for ProverOptions {
             device: "auto".into(),
             self_check: true,
             memory_bytes: None,
+            workers: 2,
+            host_memory_bytes: None,
             msm_chunk: None,
             window_bits: None,
             variant: None,

@@ -88,6 +88,9 @@ pub enum Error {
         /// What the backend reported.
         source: twinlock_api::Error,
     },
+    /// Somebody stopped it.
+    #[error("cancelled")]
+    Cancelled,
     /// The operating system refused a file.
     #[error("{}: {source}", path.display())]
     Io {

@@ -4,6 +4,11 @@ use twinlock_cpu::system_memory_bytes;
 
 use crate::{Error, Result};
 
+/// Half of the bytes that the host has available now; no limit where the system does not tell.
+pub(crate) fn half_of_available_bytes() -> u64 {
+    system_memory_bytes().map_or(u64::MAX, |(available_bytes, _)| available_bytes / 2)
+}
+
 /// Refuses what takes more bytes than the host has available now, where the system tells.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ mod plan;
 mod progress;
 mod prove;
 mod seed;
+mod size;
 mod verify;
 
 use std::error::Error as _;

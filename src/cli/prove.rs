@@ -2,17 +2,21 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use blstrs::Scalar;
 use ff::Field;
-use rand::RngCore;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
 use twinlock::bench::milliseconds;
 use twinlock::pending_file::PendingFile;
 use twinlock::registry::{self, AUTO};
+use twinlock::scheduler::events::Recorder;
+use twinlock::scheduler::timeline::chrome_trace;
 use twinlock::views::as_bytes_mut;
-use twinlock::{Prover, ProverOptions, Result};
-use zeroize::Zeroize;
+use twinlock::{Error, Job, PartitionInput, Prover, ProverOptions, Result};
+use zeroize::{Zeroize, Zeroizing};
 
 use super::Outcome;
 use super::circuit::KeyedCircuitArgs;
@@ -20,6 +24,7 @@ use super::document::{Document, ProofEntry, Times, scalar_hex};
 use super::output::{print, table, to_json};
 use super::progress::Progress;
 use super::seed::SeedArgs;
+use super::size::parse_size;
 
 /// Prove a circuit on a fresh random witness
 #[derive(Debug, clap::Args)]
@@ -39,6 +44,20 @@ pub struct Args {
     /// `auto`, or a name that `twinlock devices` lists
     #[arg(long, value_name = "NAME", default_value = AUTO)]
     device: String,
+    /// Partitions at work on the device at once: one computes while others stage
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
+    /// The most device memory to take, e.g. 16GiB [default: nine tenths of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+    /// The most memory that assignments may take on the host together, e.g. 64GiB; one is always
+    /// let through [default: half of what is available]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    host_memory: Option<u64>,
+    /// Write what each worker did, and when, as a Chrome trace (opens in ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Write the JSON document to a file too
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -53,11 +72,19 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let circuit = args.circuit.find()?;
     circuit.require_room()?;
     let out = args.out.as_deref().map(PendingFile::create).transpose()?;
+    let timeline = args.timeline.as_deref().map(PendingFile::create).transpose()?;
     let mut options = ProverOptions::default();
     options.device.clone_from(&args.device);
+    options.workers = args.workers as usize;
+    options.memory_bytes = args.memory;
+    options.host_memory_bytes = args.host_memory;
 
     let start = Instant::now();
     let prover = Prover::new(options)?;
+    let recorder = Arc::new(Recorder::default());
+    if timeline.is_some() {
+        prover.observe(recorder.clone());
+    }
     warn_of_fallback(&args.device, &prover);
     let source = args.circuit.parameters(circuit.as_ref())?;
     let key = match args.partitions {
@@ -77,32 +104,60 @@ pub fn run(args: &Args) -> Result<Outcome> {
 
     let mut rng = args.seed.rng("the witness and the blinding factors");
     let progress = Progress::new(format!("proving {}", circuit.label()));
-    // One at a time: an assignment is the largest thing on the host.
-    for done in 0..args.partitions {
-        if args.partitions > 1 {
-            progress.set(done.into(), args.partitions.into());
-        }
-        let start = Instant::now();
-        let assignment = circuit.synthesize(&mut *rng)?;
-        document.times_ms.synthesis += milliseconds(start.elapsed());
+    // What the closures find out about each partition; they run when a worker is free for it and
+    // the host has room, for an assignment is the largest thing there.
+    let notes: Vec<Mutex<Note>> = (0..args.partitions).map(|_| Mutex::default()).collect();
+    let mut partitions = Vec::new();
+    for note in &notes {
+        let mut seed = Zeroizing::new(<ChaCha20Rng as SeedableRng>::Seed::default());
+        rng.fill_bytes(&mut *seed);
+        let circuit = circuit.as_ref();
+        let synthesis = move || {
+            let start = Instant::now();
+            let assignment = circuit.synthesize(&mut ChaCha20Rng::from_seed(*seed))?;
+            *note.lock().unwrap_or_else(PoisonError::into_inner) = Note {
+                synthesis: milliseconds(start.elapsed()),
+                constraints: assignment.own_constraints(),
+                constraints_with_input_rows: assignment.num_constraints(),
+                domain: assignment.domain(),
+                public_inputs: assignment.public_inputs().iter().map(scalar_hex).collect(),
+            };
+            Ok(assignment)
+        };
         let blinding = Blinding::random(&mut *rng);
-        let proved = prover.prove(&key, &assignment, blinding.r(), blinding.s())?;
-        drop(blinding);
-        document.times_ms.prove += milliseconds(proved.prove_time);
-        document.times_ms.verify += milliseconds(proved.check_time);
-        document.constraints = assignment.own_constraints();
-        document.constraints_with_input_rows = assignment.num_constraints();
-        document.domain = assignment.domain();
-        document.proofs.push(ProofEntry {
-            proof: proved.proof.to_hex(),
-            public_inputs: assignment.public_inputs().iter().map(scalar_hex).collect(),
-            // The prover gives out no other.
-            verified: true,
-            device: proved.device,
-        });
+        let (r, s) = (blinding.r(), blinding.s());
+        partitions.push(PartitionInput::synthesized(synthesis, key.assignment_bytes(), r, s));
     }
+    prover.serve(|session| {
+        let job = session.submit(Job { key: &key, priority: 0, partitions })?;
+        for (proved, note) in job.outcomes().zip(&notes) {
+            let proved = proved?;
+            let note = std::mem::take(&mut *note.lock().unwrap_or_else(PoisonError::into_inner));
+            document.times_ms.synthesis += note.synthesis;
+            document.times_ms.prove += milliseconds(proved.prove_time);
+            document.times_ms.verify += milliseconds(proved.check_time);
+            document.constraints = note.constraints;
+            document.constraints_with_input_rows = note.constraints_with_input_rows;
+            document.domain = note.domain;
+            document.proofs.push(ProofEntry {
+                proof: proved.proof.to_hex(),
+                public_inputs: note.public_inputs,
+                // The prover gives out no other.
+                verified: true,
+                device: proved.device,
+            });
+            if args.partitions > 1 {
+                progress.set(document.proofs.len() as u64, args.partitions.into());
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
     drop(progress);
     document.device = devices(&document);
+    if let Some(timeline) = timeline {
+        let trace = chrome_trace(&recorder.events()).to_string();
+        timeline.finish(|file| file.write_all(trace.as_bytes()))?;
+    }
 
     let json = to_json(&document)?;
     if let Some(out) = out {
@@ -137,6 +192,16 @@ impl Drop for Blinding {
     fn drop(&mut self) {
         self.wipe();
     }
+}
+
+/// What is known of a partition from its synthesis.
+#[derive(Default)]
+struct Note {
+    synthesis: f64,
+    constraints: usize,
+    constraints_with_input_rows: usize,
+    domain: usize,
+    public_inputs: Vec<String>,
 }
 
 /// The devices that made the proofs; one name unless a proof was retried elsewhere.

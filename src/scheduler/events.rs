@@ -75,6 +75,8 @@ pub enum Life {
     },
     /// It ended with a proof.
     Done,
+    /// It brought a key to the device, and ended.
+    Loaded,
     /// It ended with an error.
     Failed {
         /// Why.
@@ -87,7 +89,7 @@ pub enum Life {
 impl Life {
     /// Whether nothing follows.
     pub fn is_end(&self) -> bool {
-        matches!(self, Self::Done | Self::Failed { .. } | Self::Cancelled)
+        matches!(self, Self::Done | Self::Loaded | Self::Failed { .. } | Self::Cancelled)
     }
 }
 

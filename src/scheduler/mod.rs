@@ -7,5 +7,6 @@ pub mod core;
 pub mod events;
 pub mod locks;
 pub mod plan;
+pub mod runtime;
 pub mod staging;
 pub mod timeline;

@@ -1,20 +1,31 @@
-//! A bounded ring of staging buffers: one fills while earlier ones are in flight.
+//! A bounded pool of staging buffers: some fill while others are in flight.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
 use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
-/// A fixed number of slots of one size, allocated once and used in turn.
-pub struct StagingRing {
-    slots: Vec<Box<dyn Staging>>,
+/// A fixed number of slots of one size, allocated once and shared by a device's workers. The slot
+/// that came back first goes out first, so that its copy is the likeliest to have run.
+pub struct StagingPool {
+    free: Mutex<VecDeque<Slot>>,
+    returned: Condvar,
     slot_bytes: u64,
-    next: usize,
     timeout: Duration,
+    rings: AtomicU64,
 }
 
-impl StagingRing {
+struct Slot {
+    buffer: Box<dyn Staging>,
+    /// The ring whose bytes are in it; 0 for zeros.
+    owner: u64,
+}
+
+impl StagingPool {
     /// Allocates `slots` buffers of `slot_bytes` bytes (rounded up to 256).
     ///
     /// # Errors
@@ -26,18 +37,97 @@ impl StagingRing {
         timeout: Duration,
     ) -> Result<Self> {
         if slots == 0 || slot_bytes == 0 {
-            return Err(Error::invalid("a staging ring needs slots with bytes"));
+            return Err(Error::invalid("a staging pool needs slots with bytes"));
         }
         let slot_bytes = rounded(slot_bytes)?;
-        let slots = (0..slots)
-            .map(|_| device.allocate_staging("staging_upload", StagingKind::Upload, slot_bytes))
+        let free = (0..slots)
+            .map(|_| {
+                let kind = StagingKind::Upload;
+                let buffer = device.allocate_staging("staging_upload", kind, slot_bytes)?;
+                Ok(Slot { buffer, owner: 0 })
+            })
             .collect::<Result<_>>()?;
-        Ok(Self { slots, slot_bytes, next: 0, timeout })
+        Ok(Self {
+            free: Mutex::new(free),
+            returned: Condvar::new(),
+            slot_bytes,
+            timeout,
+            rings: AtomicU64::new(1),
+        })
+    }
+
+    /// Slots for one partition, as it needs them.
+    pub fn ring(self: &Arc<Self>) -> StagingRing {
+        let id = self.rings.fetch_add(1, Ordering::Relaxed);
+        StagingRing { pool: self.clone(), id }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Slot>> {
+        // Moving slots in and out leaves the queue whole, whatever panics elsewhere.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a slot; its copy may still run. Slots are held while they are filled only, so
+    /// one comes back soon.
+    fn take(&self) -> Result<TakenSlot<'_>> {
+        let free = self.lock();
+        let (mut free, _) = (self.returned)
+            .wait_timeout_while(free, self.timeout, |free| free.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        let slot = free.pop_front().ok_or_else(|| Error::Timeout {
+            what: "a staging slot".into(),
+            timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+        })?;
+        Ok(TakenSlot { pool: self, slot: Some(slot) })
+    }
+
+    fn put_back(&self, slots: impl IntoIterator<Item = Slot>) {
+        self.lock().extend(slots);
+        self.returned.notify_all();
+    }
+
+    fn take_of(&self, owner: u64) -> Option<TakenSlot<'_>> {
+        let mut free = self.lock();
+        let at = free.iter().position(|slot| slot.owner == owner)?;
+        Some(TakenSlot { pool: self, slot: free.remove(at) })
+    }
+}
+
+/// Goes back when dropped.
+struct TakenSlot<'a> {
+    pool: &'a StagingPool,
+    slot: Option<Slot>,
+}
+
+impl Drop for TakenSlot<'_> {
+    fn drop(&mut self) {
+        self.pool.put_back(self.slot.take());
+    }
+}
+
+/// One partition's use of a [`StagingPool`].
+pub struct StagingRing {
+    pool: Arc<StagingPool>,
+    id: u64,
+}
+
+impl StagingRing {
+    /// The only user of a pool of its own.
+    ///
+    /// # Errors
+    /// As [`StagingPool::new`].
+    pub fn new(
+        device: &dyn Device,
+        slots: usize,
+        slot_bytes: u64,
+        timeout: Duration,
+    ) -> Result<Self> {
+        Ok(Arc::new(StagingPool::new(device, slots, slot_bytes, timeout)?).ring())
     }
 
     /// Size of a slot in bytes.
     pub fn slot_bytes(&self) -> u64 {
-        self.slot_bytes
+        self.pool.slot_bytes
     }
 
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
@@ -54,32 +144,37 @@ impl StagingRing {
         unit_bytes: u64,
         mut fill: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let piece_bytes = self.slot_bytes / unit_bytes.max(1) * unit_bytes.max(1);
+        let slot_bytes = self.pool.slot_bytes;
+        let piece_bytes = slot_bytes / unit_bytes.max(1) * unit_bytes.max(1);
         if piece_bytes == 0 {
             return Err(Error::invalid(format!(
-                "staging slots of {} bytes cannot hold a unit of {unit_bytes}",
-                self.slot_bytes
+                "staging slots of {slot_bytes} bytes cannot hold a unit of {unit_bytes}"
             ))
             .into());
         }
         let mut offset = 0;
         while offset < target.len_bytes() {
             let len = piece_bytes.min(target.len_bytes() - offset);
-            let at = self.next;
-            self.next = (at + 1) % self.slots.len();
-            let Some(slot) = self.slots.get_mut(at) else { break };
-            let host = slot.host(self.timeout)?;
+            let mut taken = self.pool.take()?;
+            let Some(slot) = taken.slot.as_mut() else { break };
+            if slot.owner != self.id && slot.buffer.host(self.pool.timeout).is_err() {
+                // Another partition's copy failed; that is told once, and not our concern.
+                tracing::debug!("a staging slot was left by a copy that failed");
+            }
+            let host = slot.buffer.host(self.pool.timeout)?;
             let Some(bytes) = host.get_mut(..len as usize) else {
                 return Err(Error::invalid("a staging slot is shorter than it says").into());
             };
+            slot.owner = self.id;
             fill(offset, bytes)?;
-            device.upload(stream, slot.as_mut(), 0, target.slice(offset, len)?)?;
+            device.upload(stream, slot.buffer.as_mut(), 0, target.slice(offset, len)?)?;
             offset += len;
         }
         Ok(())
     }
 
-    /// Overwrites every slot with zeros, once its copies have run: what was staged may be secret.
+    /// Overwrites every slot that holds this ring's bytes with zeros, once its copies have run:
+    /// what was staged may be secret. A slot that another ring filled since is wiped by that one.
     /// All are tried, in the time for one.
     ///
     /// # Errors
@@ -88,11 +183,30 @@ impl StagingRing {
     pub fn wipe(&mut self) -> Result<()> {
         let start = Instant::now();
         let mut outcome = Ok(());
-        for slot in &mut self.slots {
-            let left = self.timeout.saturating_sub(start.elapsed());
-            outcome = outcome.and(wipe(slot.as_mut(), left));
+        let mut left_over = Vec::new();
+        while let Some(mut taken) = self.pool.take_of(self.id) {
+            let Some(mut slot) = taken.slot.take() else { break };
+            let left = self.pool.timeout.saturating_sub(start.elapsed());
+            let wiped = wipe(slot.buffer.as_mut(), left);
+            let in_use = matches!(wiped, Err(Error::Timeout { .. }));
+            outcome = outcome.and(wiped);
+            if in_use {
+                left_over.push(slot);
+            } else {
+                slot.owner = 0;
+                taken.slot = Some(slot);
+            }
         }
+        self.pool.put_back(left_over);
         outcome
+    }
+}
+
+impl Drop for StagingRing {
+    fn drop(&mut self) {
+        if let Err(error) = self.wipe() {
+            tracing::debug!(%error, "staging slots of a failed partition");
+        }
     }
 }
 
@@ -178,19 +292,19 @@ mod tests {
     const SECRET: u8 = 0x5a;
 
     /// A slot that tells these failures, the last first, before it gives its bytes.
-    struct Slot {
+    struct Failing {
         bytes: [u8; 256],
         failures: Vec<Error>,
     }
 
-    impl Slot {
+    impl Failing {
         fn with(failures: &[Error]) -> Box<dyn Staging> {
             let failures = failures.iter().rev().cloned().collect();
             Box::new(Self { bytes: [SECRET; 256], failures })
         }
     }
 
-    impl Staging for Slot {
+    impl Staging for Failing {
         fn kind(&self) -> StagingKind {
             StagingKind::Upload
         }
@@ -217,41 +331,56 @@ mod tests {
     }
 
     fn is_wiped(slot: &mut Box<dyn Staging>) -> bool {
-        slot.host(SOON).unwrap().iter().all(|byte| *byte == 0)
+        slot.host(SOON).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
     }
 
     #[test]
     fn wiping_goes_on_after_a_failure_and_tells_the_first() {
         let (first, second) = (failed("first"), failed("second"));
         let slots = vec![
-            Slot::with(&[]),
-            Slot::with(std::slice::from_ref(&first)),
-            Slot::with(&[]),
-            Slot::with(&[late(), late()]),
-            Slot::with(&[second]),
-            Slot::with(&[]),
+            Failing::with(&[]),
+            Failing::with(std::slice::from_ref(&first)),
+            Failing::with(&[]),
+            Failing::with(&[late(), late()]),
+            Failing::with(&[second]),
+            Failing::with(&[]),
         ];
-        let mut ring = StagingRing { slots, slot_bytes: 256, next: 0, timeout: SOON };
+        let mut ring = owned(slots);
         assert_eq!(ring.wipe(), Err(first));
-        // The one whose copies may still run is theirs.
-        let wiped: Vec<_> = ring.slots.iter_mut().map(is_wiped).collect();
-        assert_eq!(wiped, [true, true, true, false, true, true]);
+        // The one whose copies may still run is theirs; it is at the end now.
+        let mut wiped = states(&ring);
+        assert_eq!(wiped.pop(), Some(false));
+        assert_eq!(wiped, [true; 5]);
         assert_eq!(ring.wipe(), Ok(()));
-        assert!(ring.slots.iter_mut().all(is_wiped));
+        assert_eq!(states(&ring), [true; 6]);
 
-        let mut readback = Readback { buffer: Slot::with(&[failed("read")]), timeout: SOON };
+        let mut readback = Readback { buffer: Failing::with(&[failed("read")]), timeout: SOON };
         assert_eq!(readback.wipe(), Err(failed("read")));
         assert!(is_wiped(&mut readback.buffer));
         // What fails for good is told, and not tried for ever.
         let lost = || Error::DeviceLost { reason: "gone".into() };
-        let mut ring = StagingRing {
-            slots: vec![Slot::with(&vec![lost(); 9]), Slot::with(&[])],
-            slot_bytes: 256,
-            next: 0,
-            timeout: SOON,
-        };
+        let mut ring = owned(vec![Failing::with(&vec![lost(); 9]), Failing::with(&[])]);
         assert_eq!(ring.wipe(), Err(lost()));
-        assert!(is_wiped(&mut ring.slots[1]));
+        assert_eq!(states(&ring), [false, true]);
+    }
+
+    /// A ring whose bytes are in all of these.
+    fn owned(buffers: Vec<Box<dyn Staging>>) -> StagingRing {
+        let free = buffers.into_iter().map(|buffer| Slot { buffer, owner: 7 }).collect();
+        let pool = StagingPool {
+            free: Mutex::new(free),
+            returned: Condvar::new(),
+            slot_bytes: 256,
+            timeout: SOON,
+            rings: AtomicU64::new(8),
+        };
+        StagingRing { pool: Arc::new(pool), id: 7 }
+    }
+
+    /// Whether each slot is wiped, in order.
+    fn states(ring: &StagingRing) -> Vec<bool> {
+        let mut slots = ring.pool.lock();
+        slots.iter_mut().map(|slot| is_wiped(&mut slot.buffer)).collect()
     }
 
     struct Setup {
@@ -309,7 +438,7 @@ mod tests {
                 assert!(is_wiped(&mut readback.buffer));
             }
             ring.wipe().unwrap();
-            assert!(ring.slots.iter_mut().all(is_wiped));
+            assert_eq!(states(&ring), vec![true; slots]);
         }
     }
 
@@ -337,6 +466,6 @@ mod tests {
         let bytes = Readback::new(&*device, 1024, SOON).unwrap().read(&*device, stream, view);
         assert_eq!(*bytes.unwrap(), [[SECRET; 512], [0; 512]].concat());
         ring.wipe().unwrap();
-        assert!(ring.slots.iter_mut().all(is_wiped));
+        assert_eq!(states(&ring), [true; 2]);
     }
 }

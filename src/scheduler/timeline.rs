@@ -82,6 +82,7 @@ impl Trace {
             Life::Freed { .. } => "freed",
             Life::Retried { .. } => "retried",
             Life::Done => "done",
+            Life::Loaded => "loaded",
             Life::Failed { .. } => "failed",
             Life::Cancelled => "cancelled",
             _ => return,

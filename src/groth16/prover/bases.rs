@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use twinlock_api::layout::INDEX_BYTES;
 use twinlock_api::op::{DecodePoints, Fill, PointCheck};
 use twinlock_api::{
-    Error as DeviceError, Group, IndexView, MemoryClass, Op, PointView, Result as DeviceResult,
+    Error as DeviceError, Group, IndexView, Op, PointView, Result as DeviceResult, View,
 };
 
 use super::lane::Lane;
 use super::partition::{StageError, StageResult};
 use crate::Error;
 use crate::groth16::params::{ParameterSource, PointEncoding, Query};
-use crate::scheduler::arena::{Arena, Lease};
 use crate::scheduler::staging::{Readback, StagingRing};
 
 /// The group of a query's points.
@@ -67,56 +66,38 @@ pub(super) fn check_status(
     })
 }
 
-/// All queries of a key, kept on a device from proof to proof.
-#[derive(Debug)]
+/// Loads a query of `source` whole into `target`, which stays on the device.
+pub(super) fn load_query(
+    lane: &Lane,
+    source: &dyn ParameterSource,
+    (query, target): (Query, View),
+    status: View,
+    staging: &mut StagingRing,
+    readback: &mut Readback,
+) -> StageResult {
+    let target = PointView::new(target, group_of(query))?;
+    lane.device.enqueue(lane.copy, &Op::Fill(Fill::new(status, u32::MAX)))?;
+    load_points(lane, source, (query, 0), target, IndexView::new(status)?, staging)?;
+    let word = readback.read(&*lane.device, lane.copy, status)?;
+    check_status(source, (query, 0), &word).map_err(StageError::from)
+}
+
+/// The queries that stay on the device and that a partition reads.
+#[derive(Debug, Default)]
 pub(super) struct ResidentQueries {
-    queries: BTreeMap<Query, (Lease, usize)>,
+    queries: BTreeMap<Query, View>,
 }
 
 impl ResidentQueries {
-    /// Bytes of resident memory that the key takes.
-    pub fn size_bytes(source: &dyn ParameterSource) -> u64 {
-        Query::ALL
-            .iter()
-            .map(|query| (source.query_len(*query) * query.point_bytes()) as u64)
-            .map(|bytes| bytes.max(1).next_multiple_of(twinlock_api::layout::ARENA_ALIGN_BYTES))
-            .sum()
-    }
-
-    /// Loads every query of `source` whole.
-    pub fn load(
-        lane: &Lane,
-        arena: &Arena,
-        source: &dyn ParameterSource,
-        staging: &mut StagingRing,
-        readback: &mut Readback,
-    ) -> StageResult<Self> {
-        let mut queries = BTreeMap::new();
-        for query in Query::ALL {
-            let len = source.query_len(query);
-            let bytes = (len * query.point_bytes()) as u64;
-            let lease = arena.lease(query.name(), MemoryClass::Resident, bytes)?;
-            let status = arena.lease("decode_status", MemoryClass::Work, INDEX_BYTES)?;
-            let target = PointView::new(lease.view(), group_of(query))?;
-            let fill = Op::Fill(Fill::new(status.view(), u32::MAX));
-            lane.device.enqueue(lane.copy, &fill)?;
-            if len > 0 {
-                let status = IndexView::new(status.view())?;
-                load_points(lane, source, (query, 0), target, status, staging)?;
-            }
-            let word = readback.read(&*lane.device, lane.copy, status.view())?;
-            check_status(source, (query, 0), &word)?;
-            queries.insert(query, (lease, len));
-        }
-        Ok(Self { queries })
+    /// Says where a query lies.
+    pub fn insert(&mut self, query: Query, points: View) {
+        self.queries.insert(query, points);
     }
 
     /// The points of a query.
     pub fn query(&self, query: Query) -> DeviceResult<PointView> {
         match self.queries.get(&query) {
-            Some((lease, len)) => {
-                PointView::new(lease.view(), group_of(query))?.slice(0, *len as u64)
-            }
+            Some(view) => PointView::new(*view, group_of(query)),
             None => Err(DeviceError::invalid(format!("query {} is not loaded", query.name()))),
         }
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use twinlock_api::{Device, Error, Op, Result, Stream};
 
+use crate::scheduler::locks::DeviceWait;
+
 /// One stream for copies and decoding, one for arithmetic. Dropping it waits for both, so that
 /// what the work used may be reused.
 pub(super) struct Lane {
@@ -38,7 +40,7 @@ impl Lane {
     }
 
     /// Waits on the host for all arithmetic so far.
-    pub fn finish(&self) -> Result<()> {
+    pub fn finish(&self, _wait: &mut DeviceWait<'_>) -> Result<()> {
         self.device.synchronize(&self.device.record(self.compute)?, self.timeout)
     }
 

@@ -1,57 +1,59 @@
 //! The prover: assignments in, checked proofs out.
 
 mod assemble;
+mod attempt;
 mod bases;
+mod canary;
+mod device_work;
 mod lane;
 pub mod layout;
 mod partition;
 pub(crate) mod placement;
+mod plan;
+mod session;
 pub mod shape;
+mod slot;
 pub mod variant;
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bellpepper_core::Circuit;
 use blstrs::Scalar;
 use ff::Field;
 use rand::RngCore;
-use twinlock_api::{Device, Error as DeviceError, MemoryClass, OpenOptions};
+use twinlock_api::{Device, Error as DeviceError, OpenOptions};
 
-use self::assemble::{Blinding, Factors, assemble};
-use self::bases::ResidentQueries;
-use self::lane::Lane;
-use self::layout::{ProofLayout, Stage};
-use self::partition::{Inputs, Memory, Partition, StageError};
-use self::shape::ProofShape;
-use self::variant::{AssignmentUpload, NttBuffers, QuerySet, Variant, Windows};
+use self::assemble::{Blinding, Factors};
+use self::plan::KeyId;
+use self::session::CloseAtEnd;
+pub use self::session::{Job, JobHandle, PartitionInput, Session};
+use self::slot::DeviceSlot;
+pub use self::slot::Opener;
 use super::assignment::{Assignment, synthesize, synthesize_batch};
-use super::params::{CircuitShape, ParameterSource, check_shape};
+use super::params::{CircuitShape, ParameterSource, Query};
 use super::proof::Proof;
-use super::verifier::{PreparedVerifyingKey, prepare_verifying_key, verify_proof};
+use super::verifier::{PreparedVerifyingKey, prepare_verifying_key};
 use crate::config::ProverOptions;
+use crate::host_memory;
 use crate::registry;
-use crate::scheduler::arena::Arena;
-use crate::scheduler::plan::{self, Limits, Residents};
-use crate::scheduler::staging::{Readback, StagingRing};
+use crate::scheduler::core::DeviceId;
+use crate::scheduler::events::{EventSink, Log};
+use crate::scheduler::runtime::Runtime;
 use crate::{Error, Result};
 
-/// Scalars of one digit plan, unless the options or a small device say otherwise.
-const DEFAULT_CHUNK: usize = 1 << 20;
-/// A streamed query is cut into about this many chunks, so that its buffers stay small beside it.
-const STREAMED_CHUNKS: usize = 8;
-/// Streamed chunks below this only add work.
-const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
-/// Window sums and status words of one proof are some tens of KiB.
-const READBACK_BYTES: u64 = 256 << 10;
+/// Numbers the keys whose queries stay on devices.
+static KEYS: AtomicU64 = AtomicU64::new(0);
 
 /// A proving key as a [`Prover`] uses it: made once, shared by any number of proofs.
 pub struct ProvingKey<'a> {
     source: &'a dyn ParameterSource,
     verifying_key: PreparedVerifyingKey,
-    /// A device and the queries kept there; for proofs elsewhere they are streamed.
-    resident: Option<(Arc<dyn Device>, ResidentQueries)>,
+    /// Set where the queries stay on each device that proves with them.
+    stays: Option<KeyId>,
 }
 
 impl ProvingKey<'_> {
@@ -60,9 +62,19 @@ impl ProvingKey<'_> {
         &self.verifying_key
     }
 
-    /// Whether the queries are kept on a device, not streamed for each proof.
+    /// About what an assignment for this key takes on the host, in bytes.
+    pub fn assignment_bytes(&self) -> u64 {
+        let len = |query| self.source.query_len(query) as u64;
+        let inputs = self.source.verifying_key().ic.len() as u64;
+        // a, b and c fill most of the domain, of which h has one point less.
+        let elements = 3 * (len(Query::H) + 1) + len(Query::L) + inputs;
+        elements.saturating_mul(size_of::<Scalar>() as u64)
+    }
+
+    /// Whether the queries stay on devices, as far as there is room, and are not streamed for each
+    /// proof.
     pub fn is_resident(&self) -> bool {
-        self.resident.is_some()
+        self.stays.is_some()
     }
 }
 
@@ -90,60 +102,113 @@ pub struct Proved {
     pub failed_attempts: Vec<String>,
 }
 
-/// Devices with their memory, opened once. Calls from several threads take turns on a device.
-#[derive(Debug)]
+/// Devices with their memory, opened once, and the queue before them. May be used from several
+/// threads at once.
 pub struct Prover {
     options: ProverOptions,
-    devices: Vec<DeviceSlot>,
+    slots: Vec<DeviceSlot>,
+    runtime: Runtime,
+    jobs: AtomicU32,
+    /// Numbers of the threads at work.
+    workers: Mutex<BTreeSet<usize>>,
+    /// The CPU, for proofs that the only device computed wrongly.
+    fallback: OnceLock<Option<Box<Prover>>>,
+    /// Whether queries are streamed whatever the key says.
+    streams: bool,
 }
 
-struct DeviceSlot {
-    device: Arc<dyn Device>,
-    state: Mutex<DeviceState>,
-}
-
-struct DeviceState {
-    arena: Arena,
-    staging: StagingRing,
-    readback: Readback,
-}
-
-impl fmt::Debug for DeviceSlot {
+impl fmt::Debug for Prover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.device.info().name)
+        f.debug_struct("Prover")
+            .field("options", &self.options)
+            .field("devices", &self.slots)
+            .finish_non_exhaustive()
     }
 }
 
 impl Prover {
-    /// Opens the device that `options` names.
+    /// Opens the device that `options` names, again if it is lost.
     ///
     /// # Errors
     /// `Unknown` or `Device`.
     pub fn new(options: ProverOptions) -> Result<Self> {
-        let open = OpenOptions { threads: options.threads };
-        Self::with_devices(vec![registry::open(&options.device, &open)?], options)
+        let (name, open) = (options.device.clone(), OpenOptions { threads: options.threads });
+        let device = registry::open(&name, &open)?;
+        // Not `auto`: what is opened again is what was lost.
+        let name = device.info().name.clone();
+        let opener: Opener = Arc::new(move || registry::open(&name, &open));
+        let slot = DeviceSlot::new(device, Some(opener), &options)?;
+        Self::with_slots(vec![slot], options)
     }
 
     /// Proves on `devices`, the preferred first; a proof that fails its self-check on one is
-    /// retried once on the next.
+    /// retried once on another. A device that is lost stays so.
     ///
     /// # Errors
     /// `Unknown` when there are none; `Device` when one cannot give staging buffers.
     pub fn with_devices(devices: Vec<Arc<dyn Device>>, options: ProverOptions) -> Result<Self> {
-        if devices.is_empty() {
+        let slots = devices.into_iter().map(|device| DeviceSlot::new(device, None, &options));
+        let slots = slots.collect::<Result<_>>()?;
+        Self::with_slots(slots, options)
+    }
+
+    /// As [`with_devices`](Self::with_devices), with devices that are opened now, and again when
+    /// they are lost.
+    ///
+    /// # Errors
+    /// As there, and what the openers answer.
+    pub fn with_openers(openers: Vec<Opener>, options: ProverOptions) -> Result<Self> {
+        let slots = openers.into_iter().map(|open| {
+            let device = open()?;
+            DeviceSlot::new(device, Some(open), &options)
+        });
+        let slots = slots.collect::<Result<_>>()?;
+        Self::with_slots(slots, options)
+    }
+
+    fn with_slots(slots: Vec<DeviceSlot>, options: ProverOptions) -> Result<Self> {
+        if slots.is_empty() {
             let known = "at least one is needed".into();
             return Err(Error::Unknown { kind: "device", name: String::new(), known });
         }
-        let devices = devices
-            .into_iter()
-            .map(|device| DeviceSlot::new(device, &options))
-            .collect::<Result<_>>()?;
-        Ok(Self { options, devices })
+        let names = slots.iter().map(|slot| slot.name.clone());
+        let host_bytes =
+            options.host_memory_bytes.unwrap_or_else(host_memory::half_of_available_bytes);
+        let runtime = Runtime::new(names, options.workers, host_bytes);
+        runtime.observe(Arc::new(Log));
+        Ok(Self {
+            options,
+            slots,
+            runtime,
+            jobs: AtomicU32::new(0),
+            workers: Mutex::default(),
+            fallback: OnceLock::new(),
+            streams: false,
+        })
+    }
+
+    /// Tells `sink` of each partition's life from now on.
+    pub fn observe(&self, sink: Arc<dyn EventSink>) {
+        self.runtime.observe(sink);
+    }
+
+    /// Starts as many threads as the devices have workers, gives `user` a session to submit jobs
+    /// to, and ends when all of them have.
+    pub fn serve<'e, R>(&'e self, user: impl FnOnce(&Session<'e>) -> R) -> R {
+        let session = Session::new(self);
+        let workers = self.options.workers.max(1) * self.slots.len();
+        std::thread::scope(|scope| {
+            let _close = CloseAtEnd(&session);
+            for _ in 0..workers {
+                scope.spawn(|| session.work());
+            }
+            user(&session)
+        })
     }
 
     /// Names of the devices, the preferred first.
     pub fn device_names(&self) -> Vec<&str> {
-        self.devices.iter().map(|slot| slot.device.info().name.as_str()).collect()
+        self.slots.iter().map(|slot| slot.name.as_str()).collect()
     }
 
     /// A key whose queries are streamed from `source` for each proof: least memory, and the best
@@ -153,19 +218,26 @@ impl Prover {
     /// `Key` when the verifying key must not be used.
     pub fn key<'a>(&self, source: &'a dyn ParameterSource) -> Result<ProvingKey<'a>> {
         let verifying_key = prepare_verifying_key(source.verifying_key())?;
-        Ok(ProvingKey { source, verifying_key, resident: None })
+        Ok(ProvingKey { source, verifying_key, stays: None })
     }
 
-    /// A key whose queries are loaded onto the first device now and stay there.
+    /// A key whose queries are loaded onto a device now, and onto others when they first prove with
+    /// it, to stay there: as many as there is room for, until partitions of other keys need the
+    /// room. The others are streamed.
     ///
     /// # Errors
-    /// `Key`, `Parameters` for a malformed point, `Device` when they do not fit.
+    /// `Key`, `Parameters` for a malformed point, `Device` when not even the smallest plan for a
+    /// proof fits.
     pub fn load<'a>(&self, source: &'a dyn ParameterSource) -> Result<ProvingKey<'a>> {
         let mut key = self.key(source)?;
-        if let Some(slot) = self.devices.first() {
-            let loaded = slot.load(source, self.options.timeout);
-            let queries = loaded.map_err(|error| slot.named(error))?;
-            key.resident = Some((slot.device.clone(), queries));
+        let number = KEYS.fetch_add(1, Ordering::Relaxed);
+        key.stays = Some(KeyId(number));
+        {
+            let session = Session::new(self);
+            let load = session.submit_load(&key);
+            session.close();
+            session.work();
+            load.loaded()?;
         }
         Ok(key)
     }
@@ -220,9 +292,13 @@ impl Prover {
             }
         }
         let assignments = synthesize_batch(circuits)?;
-        (assignments.into_iter().zip(r_s.iter().zip(s_s)))
-            .map(|(assignment, (r, s))| Ok(self.prove(key, &assignment, *r, *s)?.proof))
-            .collect()
+        let partitions = (assignments.iter().zip(r_s.iter().zip(s_s)))
+            .map(|(assignment, (r, s))| PartitionInput::ready(assignment, *r, *s))
+            .collect();
+        self.serve(|session| {
+            let job = session.submit(Job { key, priority: 0, partitions })?;
+            job.outcomes().map(|outcome| Ok(outcome?.proof)).collect()
+        })
     }
 
     /// Proves an assignment. A proof that fails its self-check is never returned: it is retried
@@ -239,183 +315,84 @@ impl Prover {
         r: Scalar,
         s: Scalar,
     ) -> Result<Proved> {
-        let shape = ProofShape::of(assignment)?;
-        check_shape(key.source, &circuit_shape(assignment))?;
-        if !self.options.self_check {
-            // Without the check of the proof, the check of the witness.
-            refuse_unsatisfied("no device", assignment)?;
-        }
-        let blinding = Blinding { r, s };
-        let mut failed_attempts: Vec<String> = Vec::new();
-        for attempt in 0..2 {
-            let fallback;
-            let slot = match self.devices.get(attempt) {
-                Some(slot) => slot,
-                None => match self.cpu_slot() {
-                    Ok(slot) => {
-                        fallback = slot;
-                        &fallback
-                    }
-                    Err(error) => {
-                        failed_attempts.push(error.to_string());
-                        break;
-                    }
-                },
-            };
-            let outcome = self.attempt(slot, key, assignment, shape, &blinding);
-            let device = &slot.device.info().name;
-            match outcome {
-                Ok(Some(mut proved)) => {
-                    proved.failed_attempts = failed_attempts;
-                    return Ok(proved);
-                }
-                Ok(None) => {
-                    tracing::error!(device, "a proof failed its self-check");
-                    refuse_unsatisfied(device, assignment)?;
-                    failed_attempts.push(format!("{device}: failed its self-check"));
-                }
-                Err(Error::Device { device, source }) if self.may_retry(attempt, &source) => {
-                    tracing::error!(device, error = %source, "a proof failed");
-                    failed_attempts.push(format!("{device}: {source}"));
-                }
-                Err(error) if failed_attempts.is_empty() => return Err(error),
-                Err(error) => failed_attempts.push(error.to_string()),
+        let partitions = vec![PartitionInput::ready(assignment, r, s)];
+        let session = Session::new(self);
+        let job = session.submit(Job { key, priority: 0, partitions })?;
+        // The calling thread is the only worker.
+        session.close();
+        session.work();
+        job.wait().pop().unwrap_or(Err(Error::Cancelled))
+    }
+
+    fn slot(&self, device: DeviceId) -> Result<&DeviceSlot> {
+        self.slots.get(device.0).ok_or_else(|| Error::Unknown {
+            kind: "device",
+            name: format!("number {}", device.0),
+            known: self.device_names().join(", "),
+        })
+    }
+
+    fn stays(&self, key: &ProvingKey<'_>) -> Option<KeyId> {
+        key.stays.filter(|_| !self.streams)
+    }
+
+    /// Opens a lost device again and says what came of it.
+    fn reopen(&self, device: DeviceId) {
+        let reopened = self.slot(device).and_then(|slot| slot.reopen(&self.options));
+        let name = self.slots.get(device.0).map_or("", |slot| &slot.name);
+        match &reopened {
+            Ok(()) => tracing::warn!(device = name, "the device was lost and opened again"),
+            Err(error) => {
+                tracing::error!(device = name, %error, "the device is lost; it needs a restart");
             }
         }
-        let hint =
-            "the witness satisfies the circuit; `params check` tells whether the key is whole";
-        let attempts = format!("{} ({hint})", failed_attempts.join("; "));
-        Err(Error::InvalidProof { attempts })
+        self.runtime.reopened(device, reopened.is_ok());
     }
 
-    /// Whether a device's failure sends the proof to another: a fault of the device, not of the
-    /// call, and there is another that was not ruled out by naming one.
-    fn may_retry(&self, attempt: usize, error: &DeviceError) -> bool {
-        let fault = matches!(
-            error,
-            DeviceError::KernelFailed { .. }
-                | DeviceError::DeviceLost { .. }
-                | DeviceError::Timeout { .. }
-                | DeviceError::OutOfMemory { .. }
-        );
-        let others = self.devices.len() > attempt + 1 || self.options.device == registry::AUTO;
-        fault && attempt == 0 && others
+    fn nobody_left(&self) -> Error {
+        let reason = "no device is left to prove on".into();
+        let device = self.device_names().join(", ");
+        Error::Device { device, source: DeviceError::DeviceLost { reason } }
     }
 
-    /// One proof on one device; `None` when it failed its self-check.
-    fn attempt(
-        &self,
-        slot: &DeviceSlot,
-        key: &ProvingKey<'_>,
-        assignment: &Assignment,
-        shape: ProofShape,
-        blinding: &Blinding,
-    ) -> Result<Option<Proved>> {
-        let resident = (key.resident.as_ref())
-            .filter(|(device, _)| Arc::ptr_eq(device, &slot.device))
-            .map(|(_, queries)| queries);
-        let inputs = Inputs { assignment, source: key.source, resident };
-        let start = Instant::now();
-        let sums = slot.prove(inputs, shape, &self.options).map_err(|error| slot.named(error))?;
-        let proof = assemble(key.source.verifying_key(), &sums, blinding);
-        let prove_time = start.elapsed();
-        let mut check_time = Duration::ZERO;
-        if self.options.self_check {
-            let start = Instant::now();
-            if !verify_proof(&key.verifying_key, &proof, assignment.public_inputs())? {
-                return Ok(None);
-            }
-            check_time = start.elapsed();
+    /// A number for a thread, which no other at work has.
+    fn worker(&self) -> WorkerNumber<'_> {
+        let mut taken = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = (0..).find(|number| !taken.contains(number)).unwrap_or(usize::MAX);
+        taken.insert(number);
+        WorkerNumber { taken: &self.workers, number }
+    }
+
+    /// Who repeats a proof that the only device computed wrongly; nobody if there are others.
+    fn fallback(&self) -> Result<Option<&Self>> {
+        if self.slots.len() > 1 {
+            return Ok(None);
         }
-        let device = slot.device.info().name.clone();
-        Ok(Some(Proved { proof, device, prove_time, check_time, failed_attempts: Vec::new() }))
-    }
-
-    fn cpu_slot(&self) -> Result<DeviceSlot> {
-        let open = OpenOptions { threads: self.options.threads };
-        DeviceSlot::new(registry::open("cpu", &open)?, &self.options)
+        if self.fallback.get().is_none() {
+            let open = OpenOptions { threads: self.options.threads };
+            let devices = vec![registry::open("cpu", &open)?];
+            let mut cpu = Self::with_devices(devices, self.options.clone())?;
+            // For one proof a whole key is not worth its memory.
+            cpu.streams = true;
+            // It has nobody to fall back to.
+            let _ = cpu.fallback.set(None);
+            // If another thread was first, its one serves as well.
+            let _ = self.fallback.set(Some(Box::new(cpu)));
+        }
+        Ok(self.fallback.get().and_then(Option::as_deref))
     }
 }
 
-impl DeviceSlot {
-    fn new(device: Arc<dyn Device>, options: &ProverOptions) -> Result<Self> {
-        let name = device.info().name.clone();
-        Self::open(device, options).map_err(|source| Error::Device { device: name, source })
-    }
-
-    fn open(device: Arc<dyn Device>, options: &ProverOptions) -> Result<Self, DeviceError> {
-        let free = device.memory()?.free_bytes;
-        let budget = options.memory_bytes.unwrap_or(free / 10 * 9);
-        let staging = StagingRing::new(
-            &*device,
-            options.staging_slots,
-            options.staging_slot_bytes,
-            options.timeout,
-        )?;
-        let readback = Readback::new(&*device, READBACK_BYTES, options.timeout)?;
-        let arena = Arena::new(device.clone(), budget);
-        Ok(Self { device, state: Mutex::new(DeviceState { arena, staging, readback }) })
-    }
-
-    fn named(&self, error: StageError) -> Error {
-        error.on(&self.device.info().name)
-    }
-
-    fn load(
-        &self,
-        source: &dyn ParameterSource,
-        timeout: Duration,
-    ) -> Result<ResidentQueries, StageError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let DeviceState { arena, staging, readback } = &mut *state;
-        let bytes = ResidentQueries::size_bytes(source);
-        let status_bytes = twinlock_api::layout::ARENA_ALIGN_BYTES;
-        arena.reserve_all(&[(MemoryClass::Resident, bytes), (MemoryClass::Work, status_bytes)])?;
-        let lane = Lane::new(self.device.clone(), timeout)?;
-        ResidentQueries::load(&lane, arena, source, staging, readback)
-    }
-
-    fn prove(
-        &self,
-        inputs: Inputs<'_>,
-        shape: ProofShape,
-        options: &ProverOptions,
-    ) -> Result<assemble::MsmSums, StageError> {
-        // A poisoned lock means that another proof panicked; its partition wiped and released what
-        // it held while unwinding.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let DeviceState { arena, staging, readback } = &mut *state;
-        let layout = fitting_layout(arena, shape, inputs.resident.is_some(), options)?;
-        arena.reserve_all(
-            &[MemoryClass::Work, MemoryClass::Resident]
-                .map(|class| (class, layout.peak_bytes(class))),
-        )?;
-        let lane = Lane::new(self.device.clone(), options.timeout)?;
-        let memory = Memory::lease(arena, &layout)?;
-        let partition = Partition::new(lane, inputs, &layout, memory);
-        let sums = run_stages(partition, staging, readback);
-        // Both, and after a failed proof too, whose own error comes first.
-        let wiped = staging.wipe().and(readback.wipe());
-        let sums = sums?;
-        wiped?;
-        Ok(sums)
-    }
+/// Free again when dropped.
+struct WorkerNumber<'p> {
+    taken: &'p Mutex<BTreeSet<usize>>,
+    number: usize,
 }
 
-/// Runs every stage, then gives up the partition's streams and memory.
-fn run_stages(
-    mut partition: Partition<'_>,
-    staging: &mut StagingRing,
-    readback: &mut Readback,
-) -> Result<assemble::MsmSums, StageError> {
-    let mut sums = Err(DeviceError::invalid("no stage gave sums").into());
-    for stage in Stage::ALL {
-        if let Some(found) = partition.run(stage, staging, readback)? {
-            sums = Ok(found);
-        }
+impl Drop for WorkerNumber<'_> {
+    fn drop(&mut self) {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
-    partition.finish()?;
-    sums
 }
 
 /// The assignment's own fault, named: no other device would do better.
@@ -435,53 +412,6 @@ fn circuit_shape(assignment: &Assignment) -> CircuitShape {
         b_witness_density: assignment.b_witness_density.count(),
         domain: assignment.domain(),
     }
-}
-
-/// The usual layout if it fits the budget beside what is resident, else the best that does.
-fn fitting_layout(
-    arena: &Arena,
-    shape: ProofShape,
-    is_resident: bool,
-    options: &ProverOptions,
-) -> Result<ProofLayout, DeviceError> {
-    let device = &**arena.device();
-    let loaded = if is_resident { QuerySet::ALL } else { QuerySet::NONE };
-    if let Some(variant) = options.variant {
-        let resident = variant.resident.and(loaded);
-        return ProofLayout::new(device, shape, Variant { resident, ..variant });
-    }
-    let (chunk, windows) = match is_resident {
-        true => (DEFAULT_CHUNK, Windows::OfQuery),
-        // Streaming is for little memory, and buckets are the largest part of it.
-        false => (
-            (shape.domain() / STREAMED_CHUNKS).clamp(SMALLEST_STREAMED_CHUNK, DEFAULT_CHUNK),
-            Windows::OfChunk,
-        ),
-    };
-    let chunk = options.msm_chunk.unwrap_or(chunk).max(1);
-    let usual = Variant {
-        chunk,
-        bases_chunk: chunk,
-        windows: options.window_bits.map_or(windows, Windows::Fixed),
-        resident: loaded,
-        ntt_buffers: NttBuffers::Three,
-        assignment: AssignmentUpload::Prestage,
-    };
-    let budget_bytes = arena.budget_bytes().saturating_sub(arena.usage().in_use_bytes);
-    let layout = ProofLayout::new(device, shape, usual)?;
-    let needed = layout.peak_bytes(MemoryClass::Work) + layout.peak_bytes(MemoryClass::Resident);
-    if needed <= budget_bytes {
-        return Ok(layout);
-    }
-    let limits = Limits {
-        residents: Residents::Loaded(loaded),
-        most_chunk: Some(chunk),
-        window_bits: options.window_bits,
-        ..Limits::new(budget_bytes)
-    };
-    let variant = plan::best(device, shape, &limits)?.variant;
-    tracing::debug!(?variant, budget_bytes, "not the usual layout, for want of memory");
-    ProofLayout::new(device, shape, variant)
 }
 
 /// Proves `circuit` on the best device found; bellperson's function of this name.

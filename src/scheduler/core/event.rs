@@ -89,6 +89,13 @@ pub enum Event {
         /// Whose.
         ticket: Ticket,
     },
+    /// As [`admission::Event::ResidentLoaded`].
+    ResidentLoaded {
+        /// A user of it.
+        ticket: Ticket,
+        /// Which.
+        key: admission::ResidentKey,
+    },
     /// As [`admission::Event::StageEnded`].
     StageEnded {
         /// Whose.

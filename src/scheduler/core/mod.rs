@@ -79,6 +79,10 @@ impl Core {
             Event::WantCompute { ticket } => {
                 self.admission(ticket, admission::Event::WantCompute { ticket }, &mut actions);
             }
+            Event::ResidentLoaded { ticket, key } => {
+                let event = admission::Event::ResidentLoaded { ticket, key };
+                self.admission(ticket, event, &mut actions);
+            }
             Event::StageEnded { ticket, stage } => {
                 let event = admission::Event::StageEnded { ticket, stage };
                 self.admission(ticket, event, &mut actions);

@@ -1,0 +1,189 @@
+//! A layout as the scheduler sees it: a profile of buffers, and the way back.
+
+use std::sync::Arc;
+
+use twinlock_api::layout::ARENA_ALIGN_BYTES;
+use twinlock_api::{Device, Error as DeviceError, MemoryClass, Result as DeviceResult};
+
+use super::layout::{ProofLayout, Stage};
+use super::shape::ProofShape;
+use super::variant::{AssignmentUpload, NttBuffers, QuerySet, Variant, Windows};
+use crate::Result;
+use crate::config::ProverOptions;
+use crate::groth16::params::Query;
+use crate::scheduler::admission::{
+    BufferNeed, Placement, PoolId, Profile, ResidentKey, ResidentNeed,
+};
+use crate::scheduler::plan::{self, Limits, Residents, query_bytes};
+
+/// Scalars of one digit plan, unless the options or a small device say otherwise.
+const DEFAULT_CHUNK: usize = 1 << 20;
+/// A streamed query is cut into about this many chunks, so that its buffers stay small beside it.
+const STREAMED_CHUNKS: usize = 8;
+/// Streamed chunks below this only add work.
+const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
+
+/// The memories of a device in the order of their [`PoolId`].
+pub(super) const POOLS: [MemoryClass; 2] = [MemoryClass::Work, MemoryClass::Resident];
+
+pub(super) fn pool_of(class: MemoryClass) -> PoolId {
+    match class {
+        MemoryClass::Work => PoolId(0),
+        MemoryClass::Resident => PoolId(1),
+    }
+}
+
+/// A key whose queries may stay on devices; every key has its own number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyId(pub u64);
+
+impl KeyId {
+    fn resident(self, query: Query) -> ResidentKey {
+        ResidentKey(self.0 << 3 | query as u64)
+    }
+}
+
+/// The query of the key that a resident belongs to.
+pub(super) fn query_of(key: ResidentKey) -> Option<Query> {
+    Query::ALL.into_iter().find(|query| *query as u64 == key.0 & 7)
+}
+
+/// A layout with its profile.
+pub(super) struct Plan {
+    pub layout: ProofLayout,
+    pub profile: Arc<Profile>,
+    /// Whether each memory is asked for as one buffer, in which the layout has its own places.
+    /// Holds more for longer, and fits where the buffers one by one leave holes.
+    whole: bool,
+}
+
+impl Plan {
+    /// Asks for each buffer, in the stages it lives in, and for the queries of `key` that stay.
+    pub fn by_buffer(layout: ProofLayout, key: Option<KeyId>) -> Result<Self> {
+        let needs = layout.buffers.iter().map(|buffer| BufferNeed {
+            name: buffer.name,
+            pool: pool_of(buffer.class),
+            size_bytes: buffer.size_bytes,
+            first: buffer.first as u8,
+            last: buffer.last as u8,
+        });
+        let profile = Arc::new(Profile::new(needs.collect(), residents(&layout, key))?);
+        Ok(Self { layout, profile, whole: false })
+    }
+
+    /// Asks for each memory at once, and for the queries of `key` that stay.
+    pub fn whole(layout: ProofLayout, key: Option<KeyId>) -> Result<Self> {
+        let needs = POOLS.map(|class| BufferNeed {
+            name: "partition",
+            pool: pool_of(class),
+            size_bytes: layout.peak_bytes(class),
+            first: Stage::Prestage as u8,
+            last: Stage::Drain as u8,
+        });
+        let profile = Arc::new(Profile::new(needs.to_vec(), residents(&layout, key))?);
+        Ok(Self { layout, profile, whole: true })
+    }
+
+    /// Asks for the queries of `key` that stay and for nothing else.
+    pub fn residents_only(&self) -> Result<Arc<Profile>> {
+        Ok(Arc::new(Profile::new(Vec::new(), self.profile.residents().to_vec())?))
+    }
+
+    /// Bytes of each memory, in the order of [`POOLS`], without the residents.
+    pub fn peaks_bytes(&self) -> [u64; 2] {
+        POOLS.map(|class| self.layout.peak_bytes(class))
+    }
+
+    /// Bytes of the residents.
+    pub fn resident_bytes(&self) -> u64 {
+        let needs = self.profile.residents().iter();
+        needs.map(|need| need.size_bytes.next_multiple_of(ARENA_ALIGN_BYTES)).sum()
+    }
+
+    /// The layout's buffers that lie in a placement, by their index, and where.
+    pub fn buffers_of(&self, placement: &Placement) -> Vec<(usize, u64)> {
+        if !self.whole {
+            return vec![(placement.buffer, placement.offset_bytes)];
+        }
+        let buffers = self.layout.buffers.iter().enumerate();
+        let there = buffers.filter(|(_, buffer)| pool_of(buffer.class) == placement.pool);
+        there.map(|(at, buffer)| (at, placement.offset_bytes + buffer.offset_bytes)).collect()
+    }
+}
+
+fn residents(layout: &ProofLayout, key: Option<KeyId>) -> Vec<ResidentNeed> {
+    let Some(key) = key else { return Vec::new() };
+    let staying = layout.variant.resident.iter().filter(|q| layout.shape.query_len(*q) > 0);
+    let need = |query| ResidentNeed {
+        key: key.resident(query),
+        pool: pool_of(MemoryClass::Resident),
+        size_bytes: query_bytes(&layout.shape, query),
+    };
+    staying.map(need).collect()
+}
+
+/// The usual layout if it and the queries that stay fit `budget_bytes`, else the best that does.
+pub(super) fn fitting_layout(
+    device: &dyn Device,
+    shape: ProofShape,
+    stays: bool,
+    most_chunk: Option<usize>,
+    budget_bytes: u64,
+    options: &ProverOptions,
+) -> DeviceResult<ProofLayout> {
+    let resident = if stays { QuerySet::ALL } else { QuerySet::NONE };
+    if let Some(variant) = options.variant {
+        let resident = variant.resident.and(resident);
+        return ProofLayout::new(device, shape, Variant { resident, ..variant });
+    }
+    let (chunk, windows) = match stays {
+        true => (DEFAULT_CHUNK, Windows::OfQuery),
+        // Streaming is for little memory, and buckets are the largest part of it.
+        false => (
+            (shape.domain() / STREAMED_CHUNKS).clamp(SMALLEST_STREAMED_CHUNK, DEFAULT_CHUNK),
+            Windows::OfChunk,
+        ),
+    };
+    let chunk = options.msm_chunk.unwrap_or(chunk).min(most_chunk.unwrap_or(usize::MAX)).max(1);
+    let usual = Variant {
+        chunk,
+        bases_chunk: chunk,
+        windows: options.window_bits.map_or(windows, Windows::Fixed),
+        resident,
+        ntt_buffers: NttBuffers::Three,
+        assignment: AssignmentUpload::Prestage,
+    };
+    let kept: u64 = resident.iter().map(|query| query_bytes(&shape, query)).sum();
+    let layout = ProofLayout::new(device, shape, usual)?;
+    let needed = POOLS.iter().fold(kept, |sum, class| sum + layout.peak_bytes(*class));
+    if needed <= budget_bytes {
+        return Ok(layout);
+    }
+    let limits = Limits {
+        residents: if stays { Residents::Choose } else { Residents::Loaded(QuerySet::NONE) },
+        most_chunk: Some(chunk),
+        window_bits: options.window_bits,
+        ..Limits::new(budget_bytes)
+    };
+    let variant = plan::best(device, shape, &limits)?.variant;
+    tracing::debug!(?variant, budget_bytes, "not the usual layout, for want of memory");
+    ProofLayout::new(device, shape, variant)
+}
+
+/// Chunks are not made smaller than this because holes are in the way.
+const SMALLEST_CHUNK: usize = 1 << 10;
+
+/// The chunk to try after one that fits the memories by its bytes and yet has no place in them.
+pub(super) fn smaller_chunk(layout: &ProofLayout) -> Option<usize> {
+    let chunk = layout.variant.chunk.min(layout.shape.domain());
+    (chunk > SMALLEST_CHUNK).then_some(chunk / 2)
+}
+
+/// Why a partition was not admitted though it was planned to fit.
+pub(super) fn no_place(needed_bytes: u64, capacity_bytes: u64) -> DeviceError {
+    DeviceError::ExceedsLimit {
+        what: "bytes of device memory for a proof".into(),
+        requested: needed_bytes,
+        limit: capacity_bytes,
+    }
+}

@@ -1,0 +1,249 @@
+//! Many partitions at once: threads that carry them, and handles to wait for them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use blstrs::Scalar;
+
+use super::assemble::Blinding;
+use super::attempt::{Item, Supply, Task, carry};
+use super::{Proved, Prover, ProvingKey};
+use crate::groth16::assignment::Assignment;
+use crate::scheduler::admission::Ticket;
+use crate::scheduler::core::{End, Order};
+use crate::scheduler::locks::LockToken;
+use crate::scheduler::runtime::Claim;
+use crate::{Error, Result};
+
+/// One circuit to prove.
+pub struct PartitionInput<'e> {
+    supply: Supply<'e>,
+    blinding: Blinding,
+    host_bytes: u64,
+}
+
+impl<'e> PartitionInput<'e> {
+    /// An assignment that is there already.
+    pub fn ready(assignment: &'e Assignment, r: Scalar, s: Scalar) -> Self {
+        Self { supply: Supply::Ready(assignment), blinding: Blinding { r, s }, host_bytes: 0 }
+    }
+
+    /// An assignment that a worker makes when its turn has come, of about `host_bytes` bytes. A
+    /// partition that is tried again is synthesised again and has to come out the same.
+    pub fn synthesized(
+        synthesis: impl Fn() -> Result<Assignment> + Send + Sync + 'e,
+        host_bytes: u64,
+        r: Scalar,
+        s: Scalar,
+    ) -> Self {
+        let supply = Supply::Synthesis(Box::new(synthesis));
+        Self { supply, blinding: Blinding { r, s }, host_bytes }
+    }
+}
+
+impl fmt::Debug for PartitionInput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionInput")
+            .field("host_bytes", &self.host_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Partitions of one key, ordered by priority, then age, then their place in the list.
+#[derive(Debug)]
+pub struct Job<'e> {
+    /// The key of all.
+    pub key: &'e ProvingKey<'e>,
+    /// The higher, the sooner.
+    pub priority: u8,
+    /// 2^24 at most.
+    pub partitions: Vec<PartitionInput<'e>>,
+}
+
+/// A prover with its threads at work; see [`Prover::serve`].
+pub struct Session<'e> {
+    prover: &'e Prover,
+    id: u64,
+    items: Mutex<BTreeMap<Ticket, Arc<Item<'e>>>>,
+    closed: AtomicBool,
+}
+
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
+impl<'e> Session<'e> {
+    pub(super) fn new(prover: &'e Prover) -> Self {
+        Self {
+            prover,
+            id: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            items: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Queues a job's partitions.
+    ///
+    /// # Errors
+    /// `Limit` for more partitions than can be numbered.
+    pub fn submit(&self, job: Job<'e>) -> Result<JobHandle<'_, 'e>> {
+        const LIMIT: u64 = 1 << 24;
+        let count = job.partitions.len() as u64;
+        if count > LIMIT {
+            return Err(Error::Limit {
+                what: "partitions of a job".into(),
+                value: count,
+                limit: LIMIT,
+            });
+        }
+        let number = self.prover.jobs.fetch_add(1, Ordering::Relaxed);
+        let mut token = LockToken::for_this_thread();
+        let mut parts = Vec::new();
+        for (index, input) in (0..).zip(job.partitions) {
+            let ticket = Order { priority: job.priority, job: number, index }.ticket();
+            let PartitionInput { supply, blinding, host_bytes } = input;
+            let item = Arc::new(Item::new(job.key, Task::Prove { supply, blinding }));
+            self.items().insert(ticket, item.clone());
+            self.prover.runtime.submit(self.id, ticket, host_bytes, &mut token);
+            parts.push((ticket, item));
+        }
+        Ok(JobHandle { session: self, parts })
+    }
+
+    /// Queues the loading of a key's queries.
+    pub(super) fn submit_load(&self, key: &'e ProvingKey<'e>) -> JobHandle<'_, 'e> {
+        let job = self.prover.jobs.fetch_add(1, Ordering::Relaxed);
+        let ticket = Order { priority: u8::MAX, job, index: 0 }.ticket();
+        let item = Arc::new(Item::new(key, Task::Load));
+        self.items().insert(ticket, item.clone());
+        self.prover.runtime.submit_load(self.id, ticket, &mut LockToken::for_this_thread());
+        JobHandle { session: self, parts: vec![(ticket, item)] }
+    }
+
+    fn items(&self) -> MutexGuard<'_, BTreeMap<Ticket, Arc<Item<'e>>>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries partitions until the session is closed and none is left.
+    pub(super) fn work(&self) {
+        let worker = self.prover.worker();
+        let mut token = LockToken::for_this_thread();
+        let closed = || self.closed.load(Ordering::Acquire);
+        let runtime = &self.prover.runtime;
+        while let Some(claim) = runtime.claim(self.id, worker.number, closed, &mut token) {
+            match claim {
+                Claim::Carry(seat) => {
+                    let Some(item) = self.items().get(&seat.ticket()).cloned() else { continue };
+                    let carried = catch_unwind(AssertUnwindSafe(|| {
+                        carry(self.prover, &seat, &item, &mut token);
+                    }));
+                    if carried.is_err() {
+                        // The seat has said so, and others need this worker.
+                        tracing::error!(ticket = %seat.ticket(), "a worker panicked");
+                    }
+                }
+                Claim::Reopen(device) => self.prover.reopen(device),
+            }
+        }
+    }
+
+    /// Lets the workers go once nothing is left.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.prover.runtime.nudge();
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.prover.runtime.forget(self.id, &mut LockToken::for_this_thread());
+    }
+}
+
+impl fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Closes a session even when its user panics.
+pub(super) struct CloseAtEnd<'s, 'e>(pub &'s Session<'e>);
+
+impl Drop for CloseAtEnd<'_, '_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// A job in the queue or at work.
+pub struct JobHandle<'s, 'e> {
+    session: &'s Session<'e>,
+    parts: Vec<(Ticket, Arc<Item<'e>>)>,
+}
+
+impl fmt::Debug for JobHandle<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobHandle").field("partitions", &self.parts.len()).finish_non_exhaustive()
+    }
+}
+
+impl JobHandle<'_, '_> {
+    /// Stops what is queued at once and what is at work between two stages.
+    pub fn cancel(&self) {
+        let mut token = LockToken::for_this_thread();
+        for (ticket, _) in &self.parts {
+            self.session.prover.runtime.cancel(*ticket, &mut token);
+        }
+    }
+
+    /// Waits for all partitions; tells of each in order, as they come. Errors of a partition are
+    /// those of [`Prover::prove`], and `Cancelled`.
+    pub fn outcomes(self) -> impl Iterator<Item = Result<Proved>> {
+        let prover = self.session.prover;
+        self.ends().map(move |(end, outcome)| match (end, outcome) {
+            (End::Cancelled, _) => Err(Error::Cancelled),
+            (_, Some(outcome)) => outcome,
+            (_, None) => Err(prover.nobody_left()),
+        })
+    }
+
+    /// Waits for all; tells how each ended, and of its proof or error.
+    fn ends(self) -> impl Iterator<Item = (End, Option<Result<Proved>>)> {
+        let session = self.session;
+        let mut token = LockToken::for_this_thread();
+        self.parts.into_iter().map(move |(ticket, item)| {
+            let end = session.prover.runtime.wait_for_end(ticket, &mut token);
+            session.items().remove(&ticket);
+            (end, item.outcome().map(|outcome| outcome.map_err(with_hint)))
+        })
+    }
+
+    /// Waits for a load.
+    pub(super) fn loaded(self) -> Result<()> {
+        let prover = self.session.prover;
+        self.ends().try_for_each(|(end, outcome)| match (end, outcome) {
+            (End::Finished, _) => Ok(()),
+            (_, Some(Err(error))) => Err(error),
+            _ => Err(prover.nobody_left()),
+        })
+    }
+
+    /// Waits for all partitions.
+    pub fn wait(self) -> Vec<Result<Proved>> {
+        self.outcomes().collect()
+    }
+}
+
+/// What to look at when proofs were wrong on every device.
+fn with_hint(error: Error) -> Error {
+    const HINT: &str = " (`params check` tells whether the key is whole)";
+    match error {
+        Error::InvalidProof { attempts }
+            if attempts.contains("self-check") && !attempts.contains(HINT) =>
+        {
+            Error::InvalidProof { attempts: attempts + HINT }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,607 @@
+//! Carries the dispatcher's actions to the threads that wait for them.
+//!
+//! What happened is *posted*, which needs no lock of the two; whoever next looks at the state,
+//! under `mem`, takes the posts through [`Core::step`]. A thread that waits does so holding
+//! neither lock, and any post wakes it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::admission::{
+    self, Placement, PoolSpec, Refusal, ResidentKey, ResidentPlacement, Ticket,
+};
+use super::core::{Action, Core, DeviceId, End, Event, Fault, SharedProfile};
+use super::events::{EventKind, EventSink, Life, TimedEvent};
+use super::locks::{ComputeGrant, LockToken, Mem};
+
+/// The queue, the devices' memories, and the threads at work on them.
+pub struct Runtime {
+    mem: Mem<State>,
+    inbox: Mutex<Inbox>,
+    wake: Condvar,
+    sinks: RwLock<Vec<Arc<dyn EventSink>>>,
+    started: Instant,
+    device_names: Vec<String>,
+}
+
+struct State {
+    core: Core,
+    desks: BTreeMap<Ticket, Desk>,
+    held_bytes: Vec<u64>,
+    /// Who brings a resident to a device now.
+    loading: BTreeMap<(DeviceId, ResidentKey), Ticket>,
+    /// Lost devices that wait for somebody to open them again.
+    reopen: Vec<DeviceId>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    posts: Vec<Post>,
+    /// Grows with every change of the state.
+    generation: u64,
+}
+
+struct Post {
+    event: Event,
+    reason: String,
+}
+
+/// Where all that a partition still needs lies.
+pub type Reserved = (Vec<Placement>, Vec<ResidentPlacement>);
+
+/// What the dispatcher has said about one partition.
+#[derive(Default)]
+struct Desk {
+    session: u64,
+    /// Whether it brings a key to the device and proves nothing.
+    loads: bool,
+    worker: usize,
+    device: Option<DeviceId>,
+    claimed: bool,
+    admitted: Option<Result<(), Refusal>>,
+    make_memories: bool,
+    prestage: Option<Vec<Placement>>,
+    reserved: Option<Reserved>,
+    grant: Option<ComputeGrant>,
+    reason: String,
+    ended: Option<End>,
+    signal: Arc<Signal>,
+}
+
+impl Desk {
+    /// Forgets what concerned the last attempt.
+    fn clear(&mut self) {
+        self.device = None;
+        self.claimed = false;
+        self.admitted = None;
+        self.make_memories = false;
+        self.prestage = None;
+        self.reserved = None;
+        self.grant = None;
+        self.signal = Arc::default();
+    }
+}
+
+/// Why a worker gives its partition up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halt {
+    /// Somebody cancelled it.
+    Stop,
+    /// Its device is lost.
+    Abandon,
+}
+
+/// What there is to do for a worker.
+pub enum Claim<'a> {
+    /// A partition to carry.
+    Carry(Seat<'a>),
+    /// A lost device, which nobody uses any more, to open again; see [`Runtime::reopened`].
+    Reopen(DeviceId),
+}
+
+/// What a partition has to do about a resident that it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// Nothing: its bytes are there.
+    Nothing,
+    /// Bring its bytes, and say so with [`Seat::resident_loaded`].
+    Load,
+}
+
+#[derive(Debug, Default)]
+struct Signal(AtomicU8);
+
+impl Signal {
+    fn set(&self, halt: Halt) {
+        let value = if halt == Halt::Stop { 1 } else { 2 };
+        self.0.store(value, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<Halt> {
+        match self.0.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(Halt::Stop),
+            _ => Some(Halt::Abandon),
+        }
+    }
+}
+
+impl Runtime {
+    /// A runtime for devices of these names with so many workers each.
+    pub fn new(
+        devices: impl IntoIterator<Item = String>,
+        workers: usize,
+        host_budget_bytes: u64,
+    ) -> Self {
+        let device_names: Vec<String> = devices.into_iter().collect();
+        let core = Core::new(device_names.iter().map(|_| workers), host_budget_bytes);
+        let held_bytes = vec![0; device_names.len()];
+        Self {
+            mem: Mem::new(State {
+                core,
+                desks: BTreeMap::new(),
+                held_bytes,
+                loading: BTreeMap::new(),
+                reopen: Vec::new(),
+            }),
+            inbox: Mutex::default(),
+            wake: Condvar::new(),
+            sinks: RwLock::default(),
+            started: Instant::now(),
+            device_names,
+        }
+    }
+
+    /// Tells `sink` of everything from now on.
+    pub fn observe(&self, sink: Arc<dyn EventSink>) {
+        self.sinks.write().unwrap_or_else(PoisonError::into_inner).push(sink);
+    }
+
+    /// Queues a partition that threads of `session` will carry.
+    pub fn submit(&self, session: u64, ticket: Ticket, host_bytes: u64, token: &mut LockToken) {
+        self.enqueue(Desk { session, ..Desk::default() }, ticket, host_bytes, token);
+    }
+
+    /// Queues what brings a key to a device, in a partition's stead.
+    pub fn submit_load(&self, session: u64, ticket: Ticket, token: &mut LockToken) {
+        self.enqueue(Desk { session, loads: true, ..Desk::default() }, ticket, 0, token);
+    }
+
+    fn enqueue(&self, desk: Desk, ticket: Ticket, host_bytes: u64, token: &mut LockToken) {
+        self.mem.lock(token).desks.insert(ticket, desk);
+        self.post(Event::Submit { ticket, host_bytes });
+        self.look(token, |_| Some(()));
+    }
+
+    /// Asks for a partition to be stopped.
+    pub fn cancel(&self, ticket: Ticket, token: &mut LockToken) {
+        self.post(Event::Cancel { ticket });
+        self.look(token, |_| Some(()));
+    }
+
+    /// Says what became of a lost device: whether it works again.
+    pub fn reopened(&self, device: DeviceId, works: bool) {
+        self.post(if works { Event::Reopened { device } } else { Event::Gone { device } });
+    }
+
+    /// Waits for something to do: a lost device, or a partition of `session`. None when `closed`
+    /// says that none will come and none is left.
+    pub fn claim(
+        &self,
+        session: u64,
+        worker: usize,
+        closed: impl Fn() -> bool,
+        token: &mut LockToken,
+    ) -> Option<Claim<'_>> {
+        enum Found {
+            Partition(Ticket, DeviceId, Arc<Signal>),
+            Lost(DeviceId),
+            Nothing,
+        }
+        let found = self.wait(token, |state| {
+            if let Some(device) = state.reopen.pop() {
+                return Some(Found::Lost(device));
+            }
+            let mut left = false;
+            for (ticket, desk) in &mut state.desks {
+                if desk.session != session || desk.ended.is_some() {
+                    continue;
+                }
+                left = true;
+                if let (Some(device), false) = (desk.device, desk.claimed) {
+                    (desk.claimed, desk.worker) = (true, worker);
+                    return Some(Found::Partition(*ticket, device, desk.signal.clone()));
+                }
+            }
+            (!left && closed()).then_some(Found::Nothing)
+        });
+        match found {
+            Found::Partition(ticket, device, signal) => {
+                let seat = Seat { runtime: self, ticket, device, worker, signal };
+                seat.tell(Life::Started);
+                Some(Claim::Carry(seat))
+            }
+            Found::Lost(device) => Some(Claim::Reopen(device)),
+            Found::Nothing => None,
+        }
+    }
+
+    /// Wakes those that wait, for something they look at has changed.
+    pub fn nudge(&self) {
+        self.inbox().generation += 1;
+        self.wake.notify_all();
+    }
+
+    /// Waits until a partition has ended, and forgets it.
+    pub fn wait_for_end(&self, ticket: Ticket, token: &mut LockToken) -> End {
+        self.wait(token, |state| {
+            let ended = state.desks.get(&ticket).map_or(Some(End::Cancelled), |desk| desk.ended);
+            if ended.is_some() {
+                state.desks.remove(&ticket);
+            }
+            ended
+        })
+    }
+
+    /// Forgets the partitions of a session, which have ended.
+    pub fn forget(&self, session: u64, token: &mut LockToken) {
+        self.mem.lock(token).desks.retain(|_, desk| desk.session != session);
+    }
+
+    fn post(&self, event: Event) {
+        self.post_because(event, String::new());
+    }
+
+    fn post_because(&self, event: Event, reason: String) {
+        let mut inbox = self.inbox();
+        inbox.posts.push(Post { event, reason });
+        inbox.generation += 1;
+        drop(inbox);
+        self.wake.notify_all();
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // Pushing and counting leave it whole, whatever panics elsewhere.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<R>(&self, token: &mut LockToken, mut ready: impl FnMut(&mut State) -> Option<R>) -> R {
+        loop {
+            let mut seen = 0;
+            let found = self.look(token, |state| {
+                seen = self.inbox().generation;
+                ready(state)
+            });
+            if let Some(found) = found {
+                return found;
+            }
+            let mut inbox = self.inbox();
+            while inbox.generation == seen && inbox.posts.is_empty() {
+                inbox = self.wake.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Takes the posts through the core under `mem`, and looks at what has come of it.
+    fn look<R>(
+        &self,
+        token: &mut LockToken,
+        ready: impl FnOnce(&mut State) -> Option<R>,
+    ) -> Option<R> {
+        let mut told = Vec::new();
+        let mut state = self.mem.lock(token);
+        let since = self.started.elapsed();
+        let posts = std::mem::take(&mut self.inbox().posts);
+        let changed = !posts.is_empty();
+        for Post { event, reason } in posts {
+            if let Event::Failed { ticket, .. } = event
+                && let Some(desk) = state.desks.get_mut(&ticket)
+            {
+                desk.reason = reason;
+            }
+            for action in state.core.step(event) {
+                self.apply(&mut state, action, &mut told);
+            }
+        }
+        if changed {
+            self.note_memory(&mut state, &mut told);
+            self.inbox().generation += 1;
+        }
+        let found = ready(&mut state);
+        drop(state);
+        let until = self.started.elapsed();
+        if changed {
+            self.wake.notify_all();
+            let kind = EventKind::MemHeld { since };
+            told.push(TimedEvent { at: until, device: None, worker: 0, kind });
+        }
+        for event in &told {
+            self.tell(event);
+        }
+        found
+    }
+
+    fn apply(&self, state: &mut State, action: Action, told: &mut Vec<TimedEvent>) {
+        let at = self.started.elapsed();
+        let (ticket, life) = match action {
+            Action::Queued { ticket } => {
+                let loads = state.desks.get(&ticket).is_some_and(|desk| desk.loads);
+                (ticket, (!loads).then_some(Life::Queued))
+            }
+            Action::Dispatch { ticket, device } => {
+                if let Some(desk) = state.desks.get_mut(&ticket) {
+                    desk.device = Some(device);
+                }
+                (ticket, None)
+            }
+            Action::MakeMemories { ticket, .. } => {
+                if let Some(desk) = state.desks.get_mut(&ticket) {
+                    desk.make_memories = true;
+                }
+                (ticket, None)
+            }
+            Action::Stop { ticket } | Action::Abandon { ticket } => {
+                let stop = matches!(action, Action::Stop { .. });
+                if let Some(desk) = state.desks.get_mut(&ticket) {
+                    desk.signal.set(if stop { Halt::Stop } else { Halt::Abandon });
+                }
+                (ticket, None)
+            }
+            Action::Requeued { ticket, .. } => {
+                state.loading.retain(|_, by| *by != ticket);
+                let reason = state.desks.get_mut(&ticket).map(|desk| {
+                    desk.clear();
+                    std::mem::take(&mut desk.reason)
+                });
+                (ticket, Some(Life::Retried { reason: reason.unwrap_or_default() }))
+            }
+            Action::Ended { ticket, end } => {
+                state.loading.retain(|_, by| *by != ticket);
+                let (mut reason, mut loads) = (String::new(), false);
+                if let Some(desk) = state.desks.get_mut(&ticket) {
+                    desk.ended = Some(end);
+                    reason.clone_from(&desk.reason);
+                    loads = desk.loads;
+                }
+                let life = match end {
+                    End::Finished if loads => Life::Loaded,
+                    End::Finished => Life::Done,
+                    End::Cancelled => Life::Cancelled,
+                    End::Failed(_) => Life::Failed { reason },
+                };
+                (ticket, Some(life))
+            }
+            Action::Reopen { device } => {
+                state.reopen.push(device);
+                return;
+            }
+            Action::On { action, .. } => match on_device(&mut state.desks, action) {
+                Some(told) => told,
+                None => return,
+            },
+        };
+        if let Some(life) = life {
+            let desk = state.desks.get(&ticket);
+            let device = desk.and_then(|desk| desk.device).map(|device| self.name(device));
+            let worker = desk.map_or(0, |desk| desk.worker);
+            told.push(TimedEvent { at, device, worker, kind: EventKind::Partition(ticket, life) });
+        }
+    }
+
+    fn note_memory(&self, state: &mut State, told: &mut Vec<TimedEvent>) {
+        let at = self.started.elapsed();
+        for (index, last) in state.held_bytes.iter_mut().enumerate() {
+            let size_bytes = state.core.held_bytes(DeviceId(index));
+            if size_bytes != *last {
+                *last = size_bytes;
+                let device = Some(self.name(DeviceId(index)));
+                let kind = EventKind::MemoryHeld { size_bytes };
+                told.push(TimedEvent { at, device, worker: 0, kind });
+            }
+        }
+    }
+
+    fn name(&self, device: DeviceId) -> String {
+        self.device_names.get(device.0).cloned().unwrap_or_default()
+    }
+
+    fn tell(&self, event: &TimedEvent) {
+        for sink in &*self.sinks.read().unwrap_or_else(PoisonError::into_inner) {
+            sink.take(event);
+        }
+    }
+}
+
+/// Puts an answer of a device's admission on its partition's desk.
+fn on_device(
+    desks: &mut BTreeMap<Ticket, Desk>,
+    action: admission::Action,
+) -> Option<(Ticket, Option<Life>)> {
+    use admission::Action as Said;
+    let (ticket, life) = match &action {
+        Said::Admitted { ticket } => (*ticket, Some(Life::Admitted)),
+        Said::PrestageReady { ticket, .. } => (*ticket, Some(Life::PrestageReady)),
+        Said::PrestagePartial { ticket, shortage, .. } => {
+            (*ticket, Some(Life::PrestagePartial(*shortage)))
+        }
+        Said::Deferred { ticket, shortage } => (*ticket, Some(Life::PrestageDeferred(*shortage))),
+        Said::Released { ticket, size_bytes, .. } => {
+            (*ticket, Some(Life::Freed { size_bytes: *size_bytes }))
+        }
+        Said::Refused { ticket, .. }
+        | Said::Reserved { ticket, .. }
+        | Said::GrantCompute { ticket, .. } => (*ticket, None),
+        Said::Ignored { why } => {
+            tracing::debug!(?why, "an event was ignored");
+            return None;
+        }
+        _ => return None,
+    };
+    if let Some(desk) = desks.get_mut(&ticket) {
+        match action {
+            Said::Admitted { .. } => desk.admitted = Some(Ok(())),
+            Said::Refused { why, .. } => desk.admitted = Some(Err(why)),
+            Said::PrestageReady { placements, .. } | Said::PrestagePartial { placements, .. } => {
+                desk.prestage = Some(placements);
+            }
+            Said::Deferred { .. } => desk.prestage = Some(Vec::new()),
+            Said::Reserved { placements, residents, .. } => {
+                desk.reserved = Some((placements, residents));
+            }
+            Said::GrantCompute { placements, residents, .. } => {
+                desk.reserved = Some((placements, residents));
+                desk.grant = Some(ComputeGrant::new());
+            }
+            _ => {}
+        }
+    }
+    Some((ticket, life))
+}
+
+/// A worker's place at one partition, for one attempt.
+pub struct Seat<'a> {
+    runtime: &'a Runtime,
+    ticket: Ticket,
+    device: DeviceId,
+    worker: usize,
+    signal: Arc<Signal>,
+}
+
+impl Seat<'_> {
+    /// The partition.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Where the attempt runs.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// Whether the partition is to be given up.
+    pub fn halted(&self) -> Option<Halt> {
+        self.signal.get()
+    }
+
+    /// Tells the sinks.
+    pub fn tell(&self, life: Life) {
+        let device = Some(self.runtime.name(self.device));
+        let at = self.runtime.started.elapsed();
+        let kind = EventKind::Partition(self.ticket, life);
+        self.runtime.tell(&TimedEvent { at, device, worker: self.worker, kind });
+    }
+
+    /// Since the runtime was made.
+    pub fn now(&self) -> Duration {
+        self.runtime.started.elapsed()
+    }
+
+    /// Says what happened to the partition.
+    pub fn post(&self, event: Event) {
+        self.runtime.post(event);
+    }
+
+    /// Says that the attempt failed; what it held is wiped.
+    pub fn fail(&self, fault: Fault, reason: String) {
+        self.runtime.post_because(Event::Failed { ticket: self.ticket, fault }, reason);
+    }
+
+    /// Partitions in the queue or at work.
+    pub fn crowd(&self, token: &mut LockToken) -> usize {
+        self.runtime.look(token, |state| Some(state.core.len())).unwrap_or(1)
+    }
+
+    /// Waits until the device's memories are empty and this worker may make them anew.
+    ///
+    /// # Errors
+    /// To be given up.
+    pub fn await_memories(&self, token: &mut LockToken) -> Result<(), Halt> {
+        self.runtime.post(Event::WantMemories { ticket: self.ticket });
+        self.answer(token, |desk| std::mem::take(&mut desk.make_memories).then_some(()))
+    }
+
+    /// Says which memories there are now.
+    pub fn memories_made(&self, pools: Vec<PoolSpec>) {
+        self.runtime.post(Event::MemoriesMade { ticket: self.ticket, pools });
+    }
+
+    /// Gives the device's admission the partition's profile.
+    ///
+    /// # Errors
+    /// To be given up. A refusal is an answer.
+    pub fn arrive(
+        &self,
+        profile: SharedProfile,
+        token: &mut LockToken,
+    ) -> Result<Result<(), Refusal>, Halt> {
+        self.runtime.post(Event::Planned { ticket: self.ticket, profile });
+        self.answer(token, |desk| desk.admitted.take())
+    }
+
+    /// Asks which buffers of the prestage have a place now; perhaps none.
+    ///
+    /// # Errors
+    /// To be given up.
+    pub fn prestage(&self, token: &mut LockToken) -> Result<Vec<Placement>, Halt> {
+        self.runtime.post(Event::WantPrestage { ticket: self.ticket });
+        self.answer(token, |desk| desk.prestage.take())
+    }
+
+    /// Asks for `compute`, and waits until the whole remaining profile has its place.
+    ///
+    /// # Errors
+    /// To be given up.
+    pub fn reserve(&self, token: &mut LockToken) -> Result<Reserved, Halt> {
+        self.runtime.post(Event::WantCompute { ticket: self.ticket });
+        self.answer(token, |desk| desk.reserved.take())
+    }
+
+    /// Waits until a resident's bytes are on the device, or nobody is about to bring them.
+    ///
+    /// # Errors
+    /// To be given up.
+    pub fn await_resident(&self, key: ResidentKey, token: &mut LockToken) -> Result<Duty, Halt> {
+        self.runtime.wait(token, |state| {
+            if let Some(halt) = self.signal.get() {
+                return Some(Err(halt));
+            }
+            let admission = state.core.admission_of(self.device)?;
+            if admission.residents().any(|resident| resident.key == key && resident.loaded) {
+                return Some(Ok(Duty::Nothing));
+            }
+            let place = (self.device, key);
+            let by = *state.loading.entry(place).or_insert(self.ticket);
+            (by == self.ticket).then_some(Ok(Duty::Load))
+        })
+    }
+
+    /// Says that the resident's bytes are there.
+    pub fn resident_loaded(&self, key: ResidentKey, token: &mut LockToken) {
+        let ticket = self.ticket;
+        self.runtime.post(Event::ResidentLoaded { ticket, key });
+        self.runtime.look(token, |state| state.loading.remove(&(self.device, key)));
+    }
+
+    /// Waits for `compute`.
+    ///
+    /// # Errors
+    /// To be given up.
+    pub fn await_compute(&self, token: &mut LockToken) -> Result<ComputeGrant, Halt> {
+        self.answer(token, |desk| desk.grant.take())
+    }
+
+    fn answer<R>(
+        &self,
+        token: &mut LockToken,
+        mut ready: impl FnMut(&mut Desk) -> Option<R>,
+    ) -> Result<R, Halt> {
+        self.runtime.wait(token, |state| {
+            if let Some(halt) = self.signal.get() {
+                return Some(Err(halt));
+            }
+            state.desks.get_mut(&self.ticket).and_then(&mut ready).map(Ok)
+        })
+    }
+}
