@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::admission::{Shortage, Ticket};
+use super::core::Order;
 
 /// Something that happened, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,20 +160,23 @@ impl EventSink for Log {
     fn take(&self, event: &TimedEvent) {
         let EventKind::Partition(ticket, life) = &event.kind else { return };
         let (device, worker) = (event.device.as_deref().unwrap_or("-"), event.worker);
+        let partition = Order::from(*ticket);
         match life {
             Life::PrestagePartial(short) | Life::PrestageDeferred(short) => {
                 let mib = |bytes: u64| bytes >> 20;
                 tracing::info!(
-                    %ticket, device, worker,
+                    %partition, device, worker,
                     free_mib = mib(short.free_bytes),
                     usable_mib = mib(short.usable_bytes),
                     needed_mib = mib(short.needed_bytes),
                     "prestage found less room than it needs"
                 );
             }
-            Life::Retried { reason } => tracing::warn!(%ticket, device, worker, reason, "retried"),
-            Life::Failed { reason } => tracing::warn!(%ticket, device, worker, reason, "failed"),
-            life => tracing::debug!(%ticket, device, worker, ?life, "partition"),
+            Life::Retried { reason } => {
+                tracing::warn!(%partition, device, worker, reason, "retried")
+            }
+            Life::Failed { reason } => tracing::warn!(%partition, device, worker, reason, "failed"),
+            life => tracing::debug!(%partition, device, worker, ?life, "scheduler"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::core::Order;
 use super::events::{EventKind, Life, TimedEvent};
 
 const SCHEDULER: u64 = 0;
@@ -49,7 +50,7 @@ impl Trace {
                 "args": { "held_mib": *size_bytes as f64 / f64::from(1 << 20) },
             })),
             EventKind::Partition(ticket, life) => {
-                let args = json!({ "partition": ticket.0.to_string() });
+                let args = json!({ "partition": Order::from(*ticket).to_string() });
                 if *life != Life::Queued {
                     self.track(pid, worker, &format!("worker {worker}"));
                 }

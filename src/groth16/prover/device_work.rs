@@ -106,6 +106,11 @@ fn run(
         partition.place_resident(query, points);
     })?;
 
+    for query in Query::ALL.into_iter().filter(|query| plan.layout.shape.query_len(*query) == 0) {
+        let nothing = pools.view(MemoryClass::Resident).slice(0, 0);
+        partition.place_resident(query, nothing.map_err(|error| post.refused(error))?);
+    }
+
     let mut guard = ComputeGuard::enter(seat.await_compute(token)?, token);
     seat.tell(Life::ComputeStarted);
     let computed = run_stages(seat, &mut partition, staging, &mut guard);
@@ -229,7 +234,9 @@ fn admit(
             (Err(error), None) => return Err(post.refused(error)),
         };
         let plan = if whole { Plan::whole(layout, stays) } else { Plan::by_buffer(layout, stays) }?;
-        let partitions = seat.crowd(token).min(options.workers);
+        // Making the memories anew loses what stays in them, so there they are made for all workers.
+        let crowd = if stays.is_some() { usize::MAX } else { seat.crowd(token) };
+        let partitions = crowd.min(options.workers);
         if open.wanted_sizes(&plan, partitions) != open.sizes() {
             seat.await_memories(token)?;
             // Another may have made them meanwhile.

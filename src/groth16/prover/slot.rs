@@ -235,7 +235,10 @@ impl OpenDevice {
     fn note_refusal(&self, bytes: u64) -> Result<(), DeviceError> {
         self.arena.trim()?;
         let free = self.device.memory()?.free_bytes;
-        *lock(&self.refused) = Some(((free / 10 * 9).min(bytes - bytes / 8), Instant::now()));
+        let share = free / 10 * 9;
+        // What it says it has may be in pieces.
+        let less = if share < bytes { share } else { bytes - bytes / 8 };
+        *lock(&self.refused) = Some((less, Instant::now()));
         Ok(())
     }
 

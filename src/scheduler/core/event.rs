@@ -1,5 +1,7 @@
 //! What goes into the dispatcher and what comes out.
 
+use std::fmt;
+
 use super::SharedProfile;
 use crate::scheduler::admission::{self, PoolSpec, Ticket};
 
@@ -23,6 +25,21 @@ impl Order {
     pub const fn ticket(self) -> Ticket {
         let priority = (u8::MAX - self.priority) as u64;
         Ticket(priority << 56 | (self.job as u64) << 24 | (self.index as u64 & 0xff_ffff))
+    }
+}
+
+impl From<Ticket> for Order {
+    fn from(Ticket(number): Ticket) -> Self {
+        let [priority, ..] = number.to_be_bytes();
+        let (job, index) = ((number >> 24) as u32, (number & 0xff_ffff) as u32);
+        Self { priority: u8::MAX - priority, job, index }
+    }
+}
+
+impl fmt::Display for Order {
+    /// The job and the partition's number in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.job, self.index)
     }
 }
 

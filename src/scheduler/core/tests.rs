@@ -97,4 +97,6 @@ fn priority_then_age_then_index() {
     let order = |priority, job, index| Order { priority, job, index }.ticket();
     let sorted = [order(2, 9, 9), order(1, 0, 1), order(1, 1, 0), order(0, 0, 0), order(0, 0, 1)];
     assert!(sorted.is_sorted());
+    let whole = Order { priority: 3, job: u32::MAX - 1, index: 0xff_fffe };
+    assert_eq!(Order::from(whole.ticket()), whole);
 }

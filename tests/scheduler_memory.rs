@@ -1,0 +1,305 @@
+//! Queries that stay, drivers with less memory than they said, and devices that are opened again,
+//! on simulated cards that compute, under the real scheduler.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use blstrs::Scalar;
+use ff::Field;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use twinlock::circuits::mix::{Mix, MixShape, Profile};
+use twinlock::groth16::generator::generate_parameters;
+use twinlock::groth16::params::{ParameterSource, Parameters, PointEncoding, Query, VerifyingKey};
+use twinlock::groth16::prover::{Opener, ProvingKey};
+use twinlock::groth16::verifier::verify_proof;
+use twinlock::{Error, Job, PartitionInput, Proved, Prover, ProverOptions, registry};
+use twinlock_api::{Error as DeviceError, OpenOptions};
+use twinlock_sim::{Arithmetic, Clock, Fault, SimCard, SimConfig};
+
+fn rng() -> ChaCha20Rng {
+    let seed = std::env::var("TWINLOCK_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| rand::rngs::OsRng.next_u64());
+    println!("TWINLOCK_SEED={seed}");
+    ChaCha20Rng::seed_from_u64(seed)
+}
+
+/// A key in memory that counts how many points of each query were read.
+struct Counted {
+    inner: Parameters,
+    read: Mutex<BTreeMap<Query, usize>>,
+}
+
+impl Counted {
+    fn new(lg: u32, rng: &mut ChaCha20Rng) -> Self {
+        let inner = generate_parameters(Mix::blank(shape(lg)), rng, &|_, _| ()).unwrap();
+        Self { inner, read: Mutex::default() }
+    }
+
+    /// How often each query was read whole since the last call.
+    fn times_read(&self) -> Vec<usize> {
+        let read = std::mem::take(&mut *self.read.lock().unwrap());
+        let times = |query| read.get(&query).unwrap_or(&0).div_ceil(self.inner.query_len(query));
+        Query::ALL.into_iter().map(times).collect()
+    }
+}
+
+impl ParameterSource for Counted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn verifying_key(&self) -> &VerifyingKey {
+        self.inner.verifying_key()
+    }
+    fn query_len(&self, query: Query) -> usize {
+        self.inner.query_len(query)
+    }
+    fn encoding(&self) -> PointEncoding {
+        self.inner.encoding()
+    }
+    fn point_offset(&self, query: Query, index: usize) -> u64 {
+        self.inner.point_offset(query, index)
+    }
+    fn read_points(&self, query: Query, first: usize, out: &mut [u8]) -> twinlock::Result<()> {
+        *self.read.lock().unwrap().entry(query).or_default() += out.len() / query.point_bytes();
+        self.inner.read_points(query, first, out)
+    }
+}
+
+fn shape(lg: u32) -> MixShape {
+    MixShape::new(lg, Profile::Even).unwrap()
+}
+
+fn card(memory_bytes: u64) -> Arc<SimCard> {
+    let cpu = registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap();
+    let mut config = SimConfig::new("sim:0", memory_bytes);
+    config.arithmetic = Arithmetic::Of(cpu);
+    SimCard::new(config, Clock::new())
+}
+
+fn opener(card: &Arc<SimCard>) -> Opener {
+    let card = card.clone();
+    Arc::new(move || match card.open() {
+        Ok(device) => Ok(device),
+        Err(source) => Err(Error::Device { device: card.info().name.clone(), source }),
+    })
+}
+
+fn prover(card: &Arc<SimCard>, change: impl FnOnce(&mut ProverOptions)) -> Prover {
+    let mut options = ProverOptions::default();
+    options.msm_chunk = Some(1 << 9);
+    options.device = "sim:0".into();
+    change(&mut options);
+    Prover::with_openers(vec![opener(card)], options).unwrap()
+}
+
+fn prove(
+    prover: &Prover,
+    key: &ProvingKey<'_>,
+    (lg, count): (u32, usize),
+    rng: &mut ChaCha20Rng,
+) -> Vec<twinlock::Result<Proved>> {
+    let assignments: Vec<_> =
+        (0..count).map(|_| Mix::random(shape(lg), rng).assignment().unwrap()).collect();
+    let partitions = (assignments.iter())
+        .map(|assignment| {
+            PartitionInput::ready(assignment, Scalar::random(&mut *rng), Scalar::random(&mut *rng))
+        })
+        .collect();
+    let proved = prover
+        .serve(|session| session.submit(Job { key, priority: 0, partitions }).unwrap().wait());
+    for (outcome, assignment) in proved.iter().zip(&assignments) {
+        if let Ok(proved) = outcome {
+            let inputs = assignment.public_inputs();
+            assert!(verify_proof(key.verifying_key(), &proved.proof, inputs).unwrap());
+        }
+    }
+    proved
+}
+
+#[test]
+fn with_room_a_key_is_read_once() {
+    let mut rng = rng();
+    let source = Counted::new(8, &mut rng);
+    let card = card(1 << 30);
+    let prover = prover(&card, |options| options.workers = 3);
+    let key = prover.load(&source).unwrap();
+    assert_eq!(source.times_read(), [1; 5]);
+    for count in [1, 5, 2] {
+        for outcome in prove(&prover, &key, (8, count), &mut rng) {
+            assert_eq!(outcome.unwrap().device, "sim:0");
+        }
+    }
+    assert_eq!(source.times_read(), [0; 5]);
+    assert_eq!(card.races(), []);
+}
+
+/// Partitions that start together need the same queries; one of them brings each.
+#[test]
+fn a_key_that_was_put_out_is_brought_back_by_one() {
+    let mut rng = rng();
+    let (source, other) = (Counted::new(8, &mut rng), Counted::new(8, &mut rng));
+    let card = card(1 << 30);
+    // Room for one key and its partitions, found by trying; not for two.
+    let budget = (1..400)
+        .map(|step| step << 16)
+        .find(|budget| {
+            let prover = prover(&card, |options| options.memory_bytes = Some(*budget));
+            let Ok(key) = prover.load(&source) else { return false };
+            let all = source.times_read() == [1; 5];
+            all && prove(&prover, &key, (8, 2), &mut rng).iter().all(Result::is_ok)
+        })
+        .unwrap();
+    source.times_read();
+    let prover = prover(&card, |options| {
+        options.memory_bytes = Some(budget);
+        options.workers = 3;
+    });
+    let keys = [prover.load(&source).unwrap(), prover.load(&other).unwrap()];
+    for round in 0..3 {
+        for (key, source) in keys.iter().zip([&source, &other]) {
+            source.times_read();
+            for outcome in prove(&prover, key, (8, 4), &mut rng) {
+                outcome.unwrap();
+            }
+            let read = source.times_read();
+            assert!(read.iter().all(|times| *times <= 1), "round {round}: {read:?}");
+            let put_out = read.contains(&1);
+            let is_last_loaded = round == 0 && std::ptr::eq(source, &other);
+            assert!(put_out || is_last_loaded || round == 0, "round {round}: both keys fit");
+        }
+    }
+    assert_eq!(card.races(), []);
+}
+
+/// From all five queries resident down to none: every budget proves, or is refused with the numbers.
+#[test]
+fn what_does_not_fit_is_streamed_and_the_rest_stays() {
+    let mut rng = rng();
+    let source = Counted::new(8, &mut rng);
+    let card = card(1 << 30);
+    let mut kept = Vec::new();
+    for budget in (1..64).map(|step| step << 15) {
+        let prover = prover(&card, |options| {
+            options.memory_bytes = Some(budget);
+            options.workers = 1;
+        });
+        let key = match prover.load(&source) {
+            Ok(key) => key,
+            Err(Error::Device { source: DeviceError::ExceedsLimit { limit, .. }, .. }) => {
+                assert!(limit <= budget && kept.is_empty());
+                continue;
+            }
+            Err(error) => panic!("{budget}: {error}"),
+        };
+        source.times_read();
+        for outcome in prove(&prover, &key, (8, 2), &mut rng) {
+            outcome.unwrap();
+        }
+        let read = source.times_read();
+        kept.push(read.iter().filter(|times| **times == 0).count());
+        assert!(card.held_bytes() <= budget + card.config().context_bytes, "{budget}");
+    }
+    println!("queries that stayed, by budget: {kept:?}");
+    assert_eq!((kept.first(), kept.last()), (Some(&0), Some(&5)));
+    assert!(kept.iter().any(|count| (1..5).contains(count)), "{kept:?}");
+    assert_eq!(card.races(), []);
+}
+
+/// Another process takes memory after the budget was set: plans get smaller, and nothing fails for
+/// which there is a plan.
+#[test]
+fn a_driver_with_less_than_it_said_gets_a_smaller_plan() {
+    let mut rng = rng();
+    let source = Counted::new(9, &mut rng);
+    let room = 8 << 20;
+    let mut proves = |taken: u64, is_known: bool| {
+        let card = card(card(1 << 30).config().context_bytes + room);
+        let take = || {
+            let (from, until) = (Duration::ZERO, Duration::from_secs(1 << 20));
+            card.inject(Fault::OtherProcess { from, until, bytes: taken });
+        };
+        if is_known {
+            take();
+        }
+        let prover = prover(&card, |options| options.msm_chunk = None);
+        if !is_known {
+            take();
+        }
+        let key = prover.load(&source)?;
+        let outcomes = prove(&prover, &key, (9, 3), &mut rng);
+        assert_eq!(card.races(), []);
+        outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
+    };
+    let mut fewer = 0;
+    for taken in (0..room).step_by(512 << 10) {
+        let known = proves(taken, true);
+        source.times_read();
+        let found_out = proves(taken, false);
+        fewer += usize::from(source.times_read().iter().any(|times| *times > 1));
+        println!("{taken} bytes taken: {}, known before: {}", found_out.is_ok(), known.is_ok());
+        if known.is_ok() {
+            found_out.unwrap();
+        }
+    }
+    assert!(fewer > 0, "the room was never short");
+}
+
+#[test]
+fn without_any_memory_the_error_is_the_drivers() {
+    let mut rng = rng();
+    let source = Counted::new(9, &mut rng);
+    let card = card(1 << 30);
+    let prover = prover(&card, |_| ());
+    card.inject(Fault::OtherProcess {
+        from: Duration::ZERO,
+        until: Duration::from_secs(1 << 20),
+        bytes: 1 << 30,
+    });
+    let key = prover.key(&source).unwrap();
+    let error = prove(&prover, &key, (9, 1), &mut rng).pop().unwrap().unwrap_err();
+    let is_oom = |error: &Error| {
+        matches!(error, Error::Device { source: DeviceError::OutOfMemory { .. }, .. })
+    };
+    assert!(is_oom(&error), "{error}");
+}
+
+#[test]
+fn a_lost_card_is_opened_again_and_goes_on() {
+    let mut rng = rng();
+    let source = Counted::new(8, &mut rng);
+    for at in [0, 3, 20, 60, 90] {
+        let card = card(1 << 30);
+        let prover = prover(&card, |options| options.workers = 3);
+        let key = prover.load(&source).unwrap();
+        card.inject(Fault::LostAtOp { op: card.counts().ops + at });
+        for outcome in prove(&prover, &key, (8, 5), &mut rng) {
+            assert_eq!(outcome.unwrap().device, "sim:0");
+        }
+        assert_eq!(card.losses(), 1, "{at}");
+        // Its queries came to the new device by themselves.
+        assert!(prove(&prover, &key, (8, 1), &mut rng).iter().all(Result::is_ok));
+        assert_eq!(card.races(), []);
+    }
+}
+
+#[test]
+fn a_card_that_stays_lost_ends_every_partition_with_an_error() {
+    let mut rng = rng();
+    let source = Counted::new(8, &mut rng);
+    let card = card(1 << 30);
+    let prover = prover(&card, |options| options.workers = 2);
+    let key = prover.load(&source).unwrap();
+    card.inject(Fault::LostAtOp { op: card.counts().ops + 30 });
+    card.inject(Fault::OpenFails { count: 1 });
+    let outcomes = prove(&prover, &key, (8, 6), &mut rng);
+    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    assert!(failed >= 5, "{failed}");
+    for error in outcomes.into_iter().filter_map(Result::err) {
+        assert!(error.to_string().contains("lost"), "{error}");
+    }
+}
