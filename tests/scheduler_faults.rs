@@ -31,6 +31,8 @@ enum Trouble {
     AlwaysFlipped,
     /// It is gone from the n-th operation on.
     LostAt(u64),
+    /// What is waited for after the n-th operation never ends.
+    HangsAt(u64),
 }
 
 /// The CPU with something wrong.
@@ -49,7 +51,11 @@ impl Faulty {
     }
 
     fn alive(&self, count: u64) -> Result<()> {
-        let Trouble::LostAt(at) = self.trouble else { return Ok(()) };
+        let at = match self.trouble {
+            Trouble::LostAt(at) => at,
+            Trouble::HangsAt(_) => u64::MAX,
+            _ => return Ok(()),
+        };
         if self.seen.fetch_add(count, Ordering::SeqCst) < at {
             return Ok(());
         }
@@ -100,6 +106,9 @@ impl Device for Faulty {
     }
     fn synchronize(&self, event: &Event, timeout: Duration) -> Result<()> {
         self.alive(0)?;
+        if matches!(self.trouble, Trouble::HangsAt(at) if self.seen.load(Ordering::SeqCst) >= at) {
+            return Err(DeviceError::Timeout { what: "a test".into(), timeout_ms: 0 });
+        }
         self.inner.synchronize(event, timeout)
     }
     fn upload(
@@ -125,7 +134,7 @@ impl Device for Faulty {
             _ if !source.name().ends_with("windows") => false,
             Trouble::FlippedBit(at) => self.seen.fetch_add(1, Ordering::SeqCst) == at,
             Trouble::AlwaysFlipped => true,
-            Trouble::LostAt(_) => false,
+            Trouble::LostAt(_) | Trouble::HangsAt(_) => false,
         };
         if flipped {
             target.host(TIMEOUT)?[target_offset_bytes as usize] ^= 4;
@@ -252,5 +261,20 @@ fn without_another_device_a_loss_is_an_error_not_a_hang() {
         for error in outcomes.into_iter().filter_map(Result::err) {
             assert!(error.to_string().contains("device lost"), "{error}");
         }
+    }
+}
+
+/// Work that does not end may still write to its memory: nobody else gets it, and the device counts
+/// as lost.
+#[test]
+fn a_device_that_hangs_is_given_up_with_its_memory() {
+    for at in [0, 5, 30, 60] {
+        let (outcomes, counters) = prove(&[Trouble::HangsAt(at)], true, 5);
+        for outcome in outcomes {
+            outcome.unwrap();
+        }
+        assert_eq!(counters.done.load(Ordering::SeqCst), 5, "hangs at {at}");
+        let (outcomes, _) = prove(&[Trouble::HangsAt(at)], false, 3);
+        assert!(outcomes.iter().filter(|outcome| outcome.is_err()).count() >= 2, "hangs at {at}");
     }
 }
