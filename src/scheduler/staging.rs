@@ -7,7 +7,11 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
+use rayon::prelude::*;
 use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
+
+/// What one CPU thread fills at a time.
+const FILL_BYTES: u64 = 256 << 10;
 
 /// A fixed number of slots of one size, allocated once and shared by a device's workers. The slot
 /// that came back first goes out first, so that its copy is the likeliest to have run.
@@ -132,7 +136,8 @@ impl StagingRing {
 
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
     /// bytes that belong at `offset` of it. Pieces are multiples of `unit_bytes`, but for none
-    /// smaller than the slot allows. Waits only when every slot is in flight.
+    /// smaller than the slot allows; several CPU threads fill one slot. Waits only when every slot
+    /// is in flight.
     ///
     /// # Errors
     /// What `fill` or the device answers.
@@ -142,10 +147,13 @@ impl StagingRing {
         stream: Stream,
         target: View,
         unit_bytes: u64,
-        mut fill: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let slot_bytes = self.pool.slot_bytes;
-        let piece_bytes = slot_bytes / unit_bytes.max(1) * unit_bytes.max(1);
+        fill: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
+    ) -> Result<(), E>
+    where
+        E: Send,
+    {
+        let (slot_bytes, unit_bytes) = (self.pool.slot_bytes, unit_bytes.max(1));
+        let piece_bytes = slot_bytes / unit_bytes * unit_bytes;
         if piece_bytes == 0 {
             return Err(Error::invalid(format!(
                 "staging slots of {slot_bytes} bytes cannot hold a unit of {unit_bytes}"
@@ -166,7 +174,11 @@ impl StagingRing {
                 return Err(Error::invalid("a staging slot is shorter than it says").into());
             };
             slot.owner = self.id;
-            fill(offset, bytes)?;
+            let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes) as usize;
+            bytes
+                .par_chunks_mut(part_bytes)
+                .enumerate()
+                .try_for_each(|(part, bytes)| fill(offset + (part * part_bytes) as u64, bytes))?;
             device.upload(stream, slot.buffer.as_mut(), 0, target.slice(offset, len)?)?;
             offset += len;
         }
@@ -410,26 +422,35 @@ mod tests {
             (2, 256, 96, 96 * 11),
             (3, 1000, 192, 192 * 40),
             (4, 100, 32, 32 * 65),
+            (2, 1 << 20, 96, 96 << 15),
+            (3, 600 << 10, 1, 1_000_000),
         ] {
             let Setup { device, stream, view } = setup(len_bytes);
             let mut ring = StagingRing::new(&*device, slots, slot_bytes, SOON).unwrap();
             assert_eq!(ring.slot_bytes(), slot_bytes.next_multiple_of(256));
             let piece_bytes = ring.slot_bytes() / unit_bytes * unit_bytes;
-            let mut pieces = Vec::new();
+            let pieces = Mutex::new(Vec::new());
             ring.upload(&*device, stream, view, unit_bytes, |offset, bytes| {
-                pieces.push((offset, bytes.len() as u64));
+                pieces.lock().unwrap().push((offset, bytes.len() as u64));
                 for (i, byte) in bytes.iter_mut().enumerate() {
                     *byte = byte_at(offset + i as u64);
                 }
                 Ok::<_, Error>(())
             })
             .unwrap();
-            let starts = (0..len_bytes).step_by(piece_bytes as usize);
-            let expected: Vec<_> =
-                starts.map(|start| (start, piece_bytes.min(len_bytes - start))).collect();
+            let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes);
+            let mut expected = Vec::new();
+            for piece in (0..len_bytes).step_by(piece_bytes as usize) {
+                let end = len_bytes.min(piece + piece_bytes);
+                let parts = (piece..end).step_by(part_bytes as usize);
+                expected.extend(parts.map(|part| (part, part_bytes.min(end - part))));
+            }
+            let mut pieces = pieces.into_inner().unwrap();
+            pieces.sort_unstable();
             assert_eq!(pieces, expected);
             // Smaller than the view, and larger.
-            for readback_bytes in [1, 256, 4096, 1 << 20] {
+            let sizes = [1, 256, 4096, 1 << 20];
+            for readback_bytes in sizes.into_iter().filter(|size| len_bytes / size < 1 << 12) {
                 let mut readback = Readback::new(&*device, readback_bytes, SOON).unwrap();
                 let bytes = readback.read(&*device, stream, view).unwrap();
                 let expected: Vec<_> = (0..len_bytes).map(byte_at).collect();
