@@ -1,0 +1,3 @@
+//! The WGSL backend: any GPU that wgpu reaches through Vulkan, Metal or DX12.
+
+mod ops;

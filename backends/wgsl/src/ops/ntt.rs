@@ -1,0 +1,1 @@
+//! Dispatches of the `ntt` operations.

@@ -1,0 +1,1 @@
+//! Points: what the formulas are made of.

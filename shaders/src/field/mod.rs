@@ -1,0 +1,1 @@
+//! Field arithmetic in WGSL.

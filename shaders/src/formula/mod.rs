@@ -1,0 +1,1 @@
+//! Straight-line programs over field registers.
