@@ -4,7 +4,7 @@ mod gpu;
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use twinlock_cpu::field::{Fp, Fr};
+use twinlock_cpu::field::{Coordinate, Fp, Fr};
 use twinlock_fields::{FP, FR, Field};
 use twinlock_shaders::{Access, Arithmetic, Binding, Module, accessors, literal, prelude};
 

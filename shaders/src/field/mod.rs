@@ -26,7 +26,6 @@ use code::Code;
 /// What the text of an arithmetic is made of.
 struct Form {
     field: Field,
-    arithmetic: Arithmetic,
     /// Limbs of the in-kernel form.
     count: usize,
     /// Bits of a limb.
@@ -39,7 +38,7 @@ impl Form {
             Arithmetic::Wide => (field.limbs, 32),
             Arithmetic::Narrow => (field.bits.div_ceil(narrow::WIDTH) as usize, narrow::WIDTH),
         };
-        Self { field: *field, arithmetic, count, width }
+        Self { field: *field, count, width }
     }
 
     /// Name of the struct.
