@@ -12,6 +12,7 @@
 //!
 //! `F_from_words(FWords) -> F` and `F_to_words(F) -> FWords` repack limbs without changing the
 //! value, for workgroup memory; `FWords` is `w0, w1` (and `w2`) of `vec4<u32>`.
+//! `F_words_below_modulus(FWords) -> bool` tells whether words are a value at all.
 //! `F_raw_to_kernel(a)` and `F_kernel_to_raw(a)` change the radix.
 
 mod code;
@@ -112,6 +113,14 @@ pub fn prelude(field: &Field, arithmetic: Arithmetic) -> String {
     code.open(format!("fn {f}_select(if_false: {ty}, if_true: {ty}, condition: bool) -> {ty}"));
     let select = form.value(|i| format!("select(if_false.l{i}, if_true.l{i}, condition)"));
     code.line(format!("return {select};"));
+    code.close();
+    code.open(format!("fn {f}_words_below_modulus(words: {ty}Words) -> bool"));
+    code.line("var below = false;");
+    for (i, limb) in field.modulus.iter().enumerate() {
+        let word = format!("words.w{}[{}]", i / 4, i % 4);
+        code.line(format!("below = {word} < {limb}u || ({word} == {limb}u && below);"));
+    }
+    code.line("return below;");
     code.close();
     match arithmetic {
         Arithmetic::Wide => wide::write(&form, &mut code),
