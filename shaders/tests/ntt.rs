@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::Fr;
 use twinlock_cpu::ntt::{self, Direction, Order};
-use twinlock_shaders::kernels::ntt::{KERNELS, LG_TILE, Transform, plan, workspace_bytes};
+use twinlock_shaders::kernels::ntt::{Buffer, KERNELS, LG_TILE, Transform, plan, workspace_bytes};
 use twinlock_shaders::{Arithmetic, Style};
 
 struct Ntts {
@@ -34,12 +34,12 @@ impl Ntts {
         for dispatch in plan(transform).expect("in range") {
             let found = KERNELS.iter().position(|kernel| kernel.name == dispatch.kernel.name);
             let found = found.expect("one of the kernels");
-            let module = KERNELS[found].build(Arithmetic::Narrow, Style::Unrolled);
-            let mut params = vec![];
-            let mut buffers = vec![];
-            for binding in module.bindings {
-                let (buffer, offset) =
-                    if binding.name == "data" { (&data, PAD) } else { (&tables, 2) };
+            let (mut params, mut buffers) = (vec![], vec![]);
+            for buffer in dispatch.buffers {
+                let (buffer, offset) = match buffer {
+                    Buffer::Data => (&data, PAD),
+                    Buffer::Tables => (&tables, 2),
+                };
                 buffers.push(buffer);
                 params.push(offset);
             }

@@ -7,6 +7,9 @@ use twinlock_fields::{FR, FR_COSET_GENERATOR};
 use super::{FORWARD, INVERSE, LG_TILE, MAX_PASSES, REVERSE, TABLES, THREADS};
 use crate::Kernel;
 
+/// The largest domain's base-2 logarithm: indices have 32 bits and count 16 bytes.
+pub const MAX_LG: u32 = 30;
+
 /// Tiles of one dispatch: 2^22 elements, so that none is long for a watchdog.
 const MAX_TILES: u32 = 1 << 13;
 /// Workgroups of one dispatch of the reversal.
@@ -27,15 +30,25 @@ pub struct Transform {
     pub natural_output: bool,
 }
 
-/// One launch: `groups` workgroups in x of a kernel whose bindings are the names in it: `data`,
-/// the elements, and `tables`, the workspace.
+/// A kernel's binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// The elements.
+    Data,
+    /// The workspace.
+    Tables,
+}
+
+/// One launch.
 #[derive(Debug, Clone)]
 pub struct Dispatch {
     /// What runs.
     pub kernel: Kernel,
+    /// Its bindings.
+    pub buffers: &'static [Buffer],
     /// Its own parameters.
     pub params: Vec<u32>,
-    /// How many workgroups.
+    /// How many workgroups, in x.
     pub groups: u32,
 }
 
@@ -56,20 +69,19 @@ fn tables_len(lg: u32, first_digit: u32) -> u64 {
     if lg <= LG_TILE { small } else { small + (1 << (lg - first_digit)) }
 }
 
-/// Bytes of the workspace of a transform of 2^`lg` elements: its tables. `None` past 2^32.
+/// Bytes of the workspace of a transform of 2^`lg` elements: its tables. `None` past [`MAX_LG`].
 pub fn workspace_bytes(lg: u32) -> Option<u64> {
-    if lg > FR.two_adicity {
+    if lg > MAX_LG {
         return None;
     }
     let first_digit = digits(lg, true).first().copied().unwrap_or(0);
     Some(tables_len(lg, first_digit) * FR.size_bytes() as u64)
 }
 
-/// The dispatches of a transform, in order. `None` past what indices of 32 bits in units of 16
-/// bytes can reach, 2^30.
+/// The dispatches of a transform, in order. `None` past [`MAX_LG`].
 pub fn plan(transform: Transform) -> Option<Vec<Dispatch>> {
     let Transform { lg, inverse, coset, natural_input, natural_output } = transform;
-    if lg > 30 {
+    if lg > MAX_LG {
         return None;
     }
     if lg == 0 {
@@ -107,6 +119,7 @@ pub fn plan(transform: Transform) -> Option<Vec<Dispatch>> {
         let kernel = if inverse { INVERSE } else { FORWARD };
         passes.push((0..tiles).step_by(MAX_TILES as usize).map(move |first| Dispatch {
             kernel,
+            buffers: &[Buffer::Data, Buffer::Tables],
             params: [&[first], &own[..]].concat(),
             groups: MAX_TILES.min(tiles - first),
         }));
@@ -120,6 +133,7 @@ pub fn plan(transform: Transform) -> Option<Vec<Dispatch>> {
         let groups = (1u32 << lg).div_ceil(THREADS);
         dispatches.extend((0..groups).step_by(MAX_GROUPS as usize).map(|first| Dispatch {
             kernel: REVERSE,
+            buffers: &[Buffer::Data],
             params: vec![lg, first * THREADS],
             groups: MAX_GROUPS.min(groups - first),
         }));
@@ -138,7 +152,12 @@ fn tables(transform: Transform, digits: &[u32]) -> Dispatch {
     let scale = FR.power_of_two(if inverse { -(lg as i32) } else { 0 });
     params.extend(FR.to_montgomery(&scale));
     let len = tables_len(lg, digits[0]);
-    Dispatch { kernel: TABLES, params, groups: len.div_ceil(u64::from(THREADS)) as u32 }
+    Dispatch {
+        kernel: TABLES,
+        buffers: &[Buffer::Tables],
+        params,
+        groups: len.div_ceil(u64::from(THREADS)) as u32,
+    }
 }
 
 /// What factors are powers of, in Montgomery form.
