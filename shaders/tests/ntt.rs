@@ -126,3 +126,8 @@ fn three_passes_wide() {
         assert!(found == on_the_cpu(transform, &values), "{transform:?}, seed {seed}");
     }
 }
+
+#[test]
+fn every_transform_sparse() {
+    check(Arithmetic::Sparse, 0..=11);
+}
