@@ -1,7 +1,7 @@
 //! What goes into the dispatcher and what comes out.
 
 use super::SharedProfile;
-use crate::scheduler::admission::{self, PoolSpec, Ticket};
+use crate::scheduler::admission::{self, PoolId, PoolSpec, ResidentKey, Ticket};
 
 /// A device, by its position in the list that the core was made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +89,13 @@ pub enum Event {
         /// Whose.
         ticket: Ticket,
     },
+    /// As [`admission::Event::ResidentLoaded`].
+    ResidentLoaded {
+        /// By a user of it.
+        ticket: Ticket,
+        /// Which.
+        key: ResidentKey,
+    },
     /// As [`admission::Event::StageEnded`].
     StageEnded {
         /// Whose.
@@ -127,6 +134,24 @@ pub enum Event {
     Stopped {
         /// Which.
         ticket: Ticket,
+    },
+    /// As [`admission::Event::BudgetShrunk`].
+    BudgetShrunk {
+        /// Of which device.
+        device: DeviceId,
+        /// Of which memory.
+        pool: PoolId,
+        /// How much.
+        size_bytes: u64,
+    },
+    /// As [`admission::Event::BudgetGrown`].
+    BudgetGrown {
+        /// Of which device.
+        device: DeviceId,
+        /// Of which memory.
+        pool: PoolId,
+        /// How much.
+        size_bytes: u64,
     },
     /// A device was found to be lost.
     Lost {

@@ -79,6 +79,10 @@ impl Core {
             Event::WantCompute { ticket } => {
                 self.admission(ticket, admission::Event::WantCompute { ticket }, &mut actions);
             }
+            Event::ResidentLoaded { ticket, key } => {
+                let event = admission::Event::ResidentLoaded { ticket, key };
+                self.admission(ticket, event, &mut actions);
+            }
             Event::StageEnded { ticket, stage } => {
                 let event = admission::Event::StageEnded { ticket, stage };
                 self.admission(ticket, event, &mut actions);
@@ -103,6 +107,14 @@ impl Core {
                 if self.leave(ticket, &mut actions) {
                     self.end(ticket, End::Cancelled, &mut actions);
                 }
+            }
+            Event::BudgetShrunk { device, pool, size_bytes } => {
+                let event = admission::Event::BudgetShrunk { pool, size_bytes };
+                self.admission_on(device, event, &mut actions);
+            }
+            Event::BudgetGrown { device, pool, size_bytes } => {
+                let event = admission::Event::BudgetGrown { pool, size_bytes };
+                self.admission_on(device, event, &mut actions);
             }
             Event::Lost { device } => self.lost(device, &mut actions),
             Event::Reopened { device } => {

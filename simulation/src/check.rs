@@ -1,0 +1,276 @@
+//! What must hold at every step and at the end of a run.
+
+use std::collections::BTreeMap;
+
+use twinlock::scheduler::admission::{Admission, PoolId, Ticket};
+use twinlock::scheduler::core::{Core, DeviceId, End};
+use twinlock_sim::SimCard;
+
+use crate::program::Program;
+
+/// Something that must hold did not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// The scene cannot be played.
+    #[error("the scene cannot be set up: {0}")]
+    Setup(String),
+    /// More is held than there is.
+    #[error(
+        "{held_bytes} bytes are held in memory {pool} of card {card}, which has {budget_bytes}"
+    )]
+    OverBudget {
+        /// Which card.
+        card: usize,
+        /// Which memory.
+        pool: u8,
+        /// Bytes held.
+        held_bytes: u64,
+        /// Bytes there.
+        budget_bytes: u64,
+    },
+    /// Two holders of the same bytes, or a holder of bytes past the end.
+    #[error("card {card}: {what}")]
+    Overlap {
+        /// Which card.
+        card: usize,
+        /// Who and where.
+        what: String,
+    },
+    /// What was placed or used is not what was promised.
+    #[error("partition {ticket}: {what}")]
+    NotAsPromised {
+        /// Which partition.
+        ticket: Ticket,
+        /// What is wrong.
+        what: String,
+    },
+    /// A partition that ended twice, or never started.
+    #[error("partition {ticket} ended as {end:?}, which is one end too many")]
+    EndedTwice {
+        /// Which.
+        ticket: Ticket,
+        /// How.
+        end: End,
+    },
+    /// Two partitions with `compute`, or one that computes without.
+    #[error("card {card}: {what}")]
+    Compute {
+        /// Which card.
+        card: usize,
+        /// Who.
+        what: String,
+    },
+    /// Nothing goes on, and not all have ended.
+    #[error("nothing goes on: {0}")]
+    Stuck(String),
+    /// A card saw a rule broken.
+    #[error("{card}: {what}")]
+    Card {
+        /// Which.
+        card: String,
+        /// What it saw.
+        what: String,
+    },
+    /// A lock or memory is held after the end.
+    #[error("after the end: {0}")]
+    LeftOver(String),
+    /// A worker said what makes no sense, or the core asked for what can't be done.
+    #[error("out of turn: {0}")]
+    Nonsense(String),
+}
+
+/// The checks that need a memory.
+#[derive(Debug)]
+pub struct Watch {
+    /// How often the core was stepped.
+    pub steps: u64,
+    ends: BTreeMap<Ticket, Option<End>>,
+    computing: Vec<Option<Ticket>>,
+}
+
+impl Watch {
+    /// For so many cards.
+    pub fn new(cards: usize) -> Self {
+        Self { steps: 0, ends: BTreeMap::new(), computing: vec![None; cards] }
+    }
+
+    /// A partition comes.
+    pub fn submitted(&mut self, ticket: Ticket) {
+        self.ends.insert(ticket, None);
+    }
+
+    /// A partition ends.
+    ///
+    /// # Errors
+    /// `EndedTwice`.
+    pub fn ended(&mut self, ticket: Ticket, end: End) -> Result<(), Broken> {
+        match self.ends.insert(ticket, Some(end)) {
+            Some(None) => Ok(()),
+            Some(Some(_)) | None => Err(Broken::EndedTwice { ticket, end }),
+        }
+    }
+
+    /// A partition is given `compute`.
+    ///
+    /// # Errors
+    /// `Compute` when another has it.
+    pub fn granted(&mut self, card: usize, ticket: Ticket) -> Result<(), Broken> {
+        let Some(slot) = self.computing.get_mut(card) else { return Ok(()) };
+        match slot.replace(ticket) {
+            None => Ok(()),
+            Some(other) => {
+                Err(Broken::Compute { card, what: format!("{other} and {ticket} have compute") })
+            }
+        }
+    }
+
+    /// A partition has `compute` no more, if it had.
+    pub fn handed_back(&mut self, card: usize, ticket: Ticket) {
+        if let Some(slot) = self.computing.get_mut(card)
+            && *slot == Some(ticket)
+        {
+            *slot = None;
+        }
+    }
+
+    /// A partition enqueues kernels.
+    ///
+    /// # Errors
+    /// `Compute` when it has no right to.
+    pub fn computes(&self, card: usize, ticket: Ticket) -> Result<(), Broken> {
+        if self.computing.get(card) == Some(&Some(ticket)) {
+            return Ok(());
+        }
+        Err(Broken::Compute { card, what: format!("{ticket} computes without compute") })
+    }
+
+    /// What partitions and residents hold on a card: within the budget, and no byte twice.
+    ///
+    /// # Errors
+    /// `OverBudget` or `Overlap`.
+    pub fn memory(&self, core: &Core, device: DeviceId) -> Result<(), Broken> {
+        let Some(admission) = core.admission_of(device) else { return Ok(()) };
+        let card = device.0;
+        for pool in 0..2 {
+            let (held_bytes, budget_bytes) =
+                (admission.held_bytes(PoolId(pool)), admission.capacity(PoolId(pool)));
+            if held_bytes > budget_bytes {
+                return Err(Broken::OverBudget { card, pool, held_bytes, budget_bytes });
+            }
+        }
+        let held = holders(admission);
+        for (at, a) in held.iter().enumerate() {
+            let capacity_bytes = admission.capacity(a.pool);
+            if a.end > capacity_bytes {
+                let what = format!("{} ends at {} of {capacity_bytes}", a.who, a.end);
+                return Err(Broken::Overlap { card, what });
+            }
+            // Buffers of one partition may lie over each other where lifetimes do not meet.
+            let clash = held.iter().skip(at + 1).find(|b| {
+                b.owner != a.owner && b.pool == a.pool && a.start < b.end && b.start < a.end
+            });
+            if let Some(b) = clash {
+                let what =
+                    format!("{} at {} and {} at {} share bytes", a.who, a.start, b.who, b.start);
+                return Err(Broken::Overlap { card, what });
+            }
+        }
+        Ok(())
+    }
+
+    /// How all ended.
+    ///
+    /// # Errors
+    /// `Stuck` when some did not.
+    pub fn ends(&self) -> Result<BTreeMap<Ticket, End>, Broken> {
+        let ends = self.ends.iter().map(|(ticket, end)| {
+            end.map(|end| (*ticket, end)).ok_or_else(|| Broken::Stuck(format!("{ticket} is left")))
+        });
+        ends.collect()
+    }
+
+    /// Whether everyone handed `compute` back.
+    ///
+    /// # Errors
+    /// `LeftOver`.
+    pub fn released(&self) -> Result<(), Broken> {
+        match self.computing.iter().flatten().next() {
+            None => Ok(()),
+            Some(ticket) => Err(Broken::LeftOver(format!("{ticket} has compute"))),
+        }
+    }
+}
+
+struct Holder {
+    who: String,
+    /// The partition; a resident is its own owner.
+    owner: (bool, u64),
+    pool: PoolId,
+    start: u64,
+    end: u64,
+}
+
+fn holders(admission: &Admission) -> Vec<Holder> {
+    let mut held = Vec::new();
+    for ticket in admission.tickets() {
+        held.extend(admission.placements(ticket).into_iter().map(|placement| Holder {
+            who: format!("{} of {ticket}", placement.name),
+            owner: (true, ticket.0),
+            pool: placement.pool,
+            start: placement.offset_bytes,
+            end: placement.offset_bytes + placement.size_bytes,
+        }));
+    }
+    held.extend(admission.residents().map(|resident| Holder {
+        who: format!("resident {}", resident.key.0),
+        owner: (false, resident.key.0),
+        pool: resident.pool,
+        start: resident.offset_bytes,
+        end: resident.offset_bytes + resident.size_bytes,
+    }));
+    held
+}
+
+/// Whether what a partition was given for `compute` is all that its profile promises from `stage`
+/// on, no more and no less.
+///
+/// # Errors
+/// `NotAsPromised`.
+pub fn as_promised(
+    ticket: Ticket,
+    program: &Program,
+    stage: u8,
+    placed: impl Fn(usize) -> Option<(PoolId, u64)>,
+) -> Result<(), Broken> {
+    for (index, need) in program.profile.buffers().iter().enumerate() {
+        let promised = (need.last >= stage).then_some((need.pool, need.size_bytes));
+        let given = placed(index);
+        if given != promised {
+            let what = format!("{} is {given:?}, promised was {promised:?}", need.name);
+            return Err(Broken::NotAsPromised { ticket, what });
+        }
+    }
+    Ok(())
+}
+
+/// What a card saw: no waiting or allocating under `mem`, no bytes reused before their event, no
+/// more memory taken than was meant.
+///
+/// # Errors
+/// `Card`.
+pub fn card(sim: &SimCard, promised_peak_bytes: u64) -> Result<(), Broken> {
+    let broken = |what: String| Err(Broken::Card { card: sim.info().name.clone(), what });
+    if let Some(violation) = sim.violations().first() {
+        return broken(format!("under mem: {violation:?}"));
+    }
+    if let Some(race) = sim.races().first() {
+        return broken(format!("no order between uses: {race:?}"));
+    }
+    let peak_bytes = sim.log().peak().held_bytes;
+    if peak_bytes != promised_peak_bytes {
+        return broken(format!(
+            "held {peak_bytes} bytes at its peak, meant were {promised_peak_bytes}"
+        ));
+    }
+    Ok(())
+}
