@@ -145,8 +145,9 @@ impl Card {
     /// `OutOfMemory`, after which there are none, or `DeviceLost`.
     pub fn make_memories(&mut self, sizes_bytes: &[(MemoryClass, u64)]) -> Result<()> {
         self.free_memories()?;
-        let opened = self.opened()?;
+        let mut held_bytes = self.sim.config().context_bytes;
         for (class, size_bytes) in sizes_bytes {
+            let opened = self.opened()?;
             match opened.device.allocate("memory", *class, *size_bytes) {
                 Ok(region) => opened.memories.push(region),
                 Err(error) => {
@@ -154,10 +155,9 @@ impl Card {
                     return Err(error);
                 }
             }
+            held_bytes += size_bytes;
+            self.promised_peak_bytes = self.promised_peak_bytes.max(held_bytes);
         }
-        let total_bytes: u64 = sizes_bytes.iter().map(|(_, bytes)| bytes).sum();
-        let held_bytes = self.sim.config().context_bytes + total_bytes;
-        self.promised_peak_bytes = self.promised_peak_bytes.max(held_bytes);
         Ok(())
     }
 

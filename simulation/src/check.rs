@@ -84,6 +84,10 @@ pub enum Broken {
 pub struct Watch {
     /// How often the core was stepped.
     pub steps: u64,
+    /// How often a budget shrank.
+    pub shrunk: u64,
+    /// How often a resident was evicted.
+    pub evicted: u64,
     ends: BTreeMap<Ticket, Option<End>>,
     computing: Vec<Option<Ticket>>,
 }
@@ -91,7 +95,13 @@ pub struct Watch {
 impl Watch {
     /// For so many cards.
     pub fn new(cards: usize) -> Self {
-        Self { steps: 0, ends: BTreeMap::new(), computing: vec![None; cards] }
+        Self {
+            steps: 0,
+            shrunk: 0,
+            evicted: 0,
+            ends: BTreeMap::new(),
+            computing: vec![None; cards],
+        }
     }
 
     /// A partition comes.
@@ -158,24 +168,11 @@ impl Watch {
                 return Err(Broken::OverBudget { card, pool, held_bytes, budget_bytes });
             }
         }
-        let held = holders(admission);
-        for (at, a) in held.iter().enumerate() {
-            let capacity_bytes = admission.capacity(a.pool);
-            if a.end > capacity_bytes {
-                let what = format!("{} ends at {} of {capacity_bytes}", a.who, a.end);
-                return Err(Broken::Overlap { card, what });
-            }
-            // Buffers of one partition may lie over each other where lifetimes do not meet.
-            let clash = held.iter().skip(at + 1).find(|b| {
-                b.owner != a.owner && b.pool == a.pool && a.start < b.end && b.start < a.end
-            });
-            if let Some(b) = clash {
-                let what =
-                    format!("{} at {} and {} at {} share bytes", a.who, a.start, b.who, b.start);
-                return Err(Broken::Overlap { card, what });
-            }
+        let capacity = |pool| admission.capacity(pool);
+        match clash(&holders(admission), capacity) {
+            Some(what) => Err(Broken::Overlap { card, what }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// How all ended.
@@ -208,6 +205,25 @@ struct Holder {
     pool: PoolId,
     start: u64,
     end: u64,
+}
+
+/// Who lies past the end of a memory, or on another's bytes. Buffers of one partition may lie over
+/// each other where lifetimes do not meet.
+fn clash(held: &[Holder], capacity_bytes: impl Fn(PoolId) -> u64) -> Option<String> {
+    for (at, a) in held.iter().enumerate() {
+        let capacity_bytes = capacity_bytes(a.pool);
+        if a.end > capacity_bytes {
+            return Some(format!("{} ends at {} of {capacity_bytes}", a.who, a.end));
+        }
+        let meets = |b: &&Holder| {
+            b.owner != a.owner && b.pool == a.pool && a.start < b.end && b.start < a.end
+        };
+        if let Some(b) = held.iter().skip(at + 1).find(meets) {
+            let (a_at, b_at) = (a.start, b.start);
+            return Some(format!("{} at {a_at} and {} at {b_at} share bytes", a.who, b.who));
+        }
+    }
+    None
 }
 
 fn holders(admission: &Admission) -> Vec<Holder> {
@@ -273,4 +289,42 @@ pub fn card(sim: &SimCard, promised_peak_bytes: u64) -> Result<(), Broken> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(owner: u64, pool: u8, start: u64, end: u64) -> Holder {
+        let (who, owner, pool) = (format!("holder {owner}"), (true, owner), PoolId(pool));
+        Holder { who, owner, pool, start, end }
+    }
+
+    #[test]
+    fn no_byte_has_two_holders_and_none_lies_past_the_end() {
+        let clash = |held: &[Holder]| clash(held, |_| 100);
+        let good = [holder(1, 0, 0, 50), holder(2, 0, 50, 100), holder(2, 1, 0, 60)];
+        assert_eq!(clash(&good), None);
+        assert_eq!(clash(&[holder(1, 0, 0, 50), holder(1, 0, 20, 60)]), None);
+        assert!(clash(&[holder(1, 0, 0, 50), holder(2, 0, 49, 60)]).is_some());
+        assert!(clash(&[holder(1, 0, 50, 101)]).is_some());
+    }
+
+    #[test]
+    fn ends_and_grants_are_counted() {
+        let (a, b) = (Ticket(1), Ticket(2));
+        let mut watch = Watch::new(1);
+        watch.submitted(a);
+        assert!(watch.ended(b, End::Finished).is_err(), "it was never submitted");
+        assert!(watch.ends().is_err(), "{a} has not ended");
+        let mut watch = Watch::new(1);
+        watch.submitted(a);
+        assert_eq!(watch.ended(a, End::Finished), Ok(()));
+        assert_eq!(watch.ends().map(|ends| ends.len()), Ok(1));
+        assert!(watch.ended(a, End::Cancelled).is_err());
+        assert_eq!(watch.granted(0, a), Ok(()));
+        assert!(watch.granted(0, b).is_err() && watch.computes(0, a).is_err());
+        watch.handed_back(0, b);
+        assert!(watch.computes(0, b).is_err() && watch.released().is_ok());
+    }
 }

@@ -17,4 +17,5 @@ pub mod porep;
 pub mod program;
 pub mod protocol;
 pub mod record;
+pub mod seeded;
 pub mod shape;

@@ -112,6 +112,7 @@ impl Ours {
                 self.memory_went_back(card);
             }
             Said::Evict { key } => {
+                self.watch.evicted += 1;
                 if let Some(site) = self.sites.get_mut(card) {
                     site.loaded.remove(&key);
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use twinlock::scheduler::admission::Ticket;
-use twinlock::scheduler::core::{DeviceId, Event, Fault};
+use twinlock::scheduler::core::{Event, Fault};
 use twinlock::scheduler::events::Life;
 use twinlock_api::op::Fill;
 use twinlock_api::{Device, Error, Op};
@@ -226,9 +226,15 @@ impl Ours {
             }
         }
         part.phase = Phase::Queued;
+        let job = part.job;
         self.watch.handed_back(device, ticket);
         self.post(event)?;
-        self.memory_went_back(DeviceId(device).0);
+        self.memory_went_back(device);
+        if self.scene.sabotage == Sabotage::SubmitTwice {
+            // Of the watch's own count nothing is changed.
+            self.parts.insert(ticket, Part::new(job));
+            self.post(Event::Submit { ticket, host_bytes: 0 })?;
+        }
         Ok(())
     }
 }

@@ -3,9 +3,9 @@
 use twinlock::scheduler::admission::{PoolSpec, Ticket};
 use twinlock::scheduler::core::{Event, Fault};
 use twinlock_api::layout::ARENA_ALIGN_BYTES;
-use twinlock_api::{Error, MemoryClass};
+use twinlock_api::{Device, Error, MemoryClass};
 
-use super::{Ours, Phase};
+use super::{Ours, Phase, Sabotage};
 use crate::check::Broken;
 
 /// How often a smaller memory is tried when the driver has less than it said.
@@ -47,12 +47,18 @@ impl Ours {
         if asked != Some(true) {
             return Ok(());
         }
+        if self.scene.sabotage == Sabotage::KeepMemory
+            && let Some(opened) = self.site_of(ticket).and_then(|site| site.card.opened.as_ref())
+        {
+            let _ = opened.device.allocate("kept", MemoryClass::Work, ARENA_ALIGN_BYTES);
+        }
         let made = self.make_memories(ticket);
+        let factor = if self.scene.sabotage == Sabotage::ClaimMore { 2 } else { 1 };
         let Some(site) = self.site_of(ticket) else { return Ok(()) };
         let memories = site.card.opened.iter().flat_map(|opened| &opened.memories);
         let pools = memories
             .map(|region| PoolSpec {
-                capacity_bytes: region.size_bytes(),
+                capacity_bytes: region.size_bytes() * factor,
                 align_bytes: ARENA_ALIGN_BYTES,
             })
             .collect();
@@ -77,7 +83,10 @@ impl Ours {
             let mut sizes: Vec<(MemoryClass, u64)> = Vec::new();
             for wish in site.spec.pools.iter().rev() {
                 let share_bytes = (u128::from(free_bytes) * u128::from(wish.share) / 256) as u64;
-                let size_bytes = share_bytes.min(wish.most_bytes);
+                // What another process wants now is not taken again.
+                let pool = site.spec.pools.len() - 1 - sizes.len();
+                let pressed_bytes = site.pressed_bytes.get(pool).copied().unwrap_or(0);
+                let size_bytes = share_bytes.min(wish.most_bytes).saturating_sub(pressed_bytes);
                 let size_bytes = size_bytes / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES;
                 free_bytes -= size_bytes.min(free_bytes);
                 sizes.push((wish.class, size_bytes.max(ARENA_ALIGN_BYTES)));

@@ -97,6 +97,12 @@ pub enum Sabotage {
     ComputeUnasked,
     /// A buffer is not used though it was reserved.
     LeaveUnused,
+    /// Memories are said to be larger than they are.
+    ClaimMore,
+    /// Device memory is taken that nobody gives back.
+    KeepMemory,
+    /// The same partition is submitted again after its end.
+    SubmitTwice,
 }
 
 /// What to play.
@@ -192,7 +198,10 @@ struct Site {
     loaded: BTreeSet<ResidentKey>,
     loading: BTreeMap<ResidentKey, Ticket>,
     open_attempts: u32,
+    is_gone: bool,
     held_bytes: u64,
+    /// What other processes want of each memory.
+    pressed_bytes: [u64; 2],
 }
 
 /// A scene being played.
@@ -216,6 +225,12 @@ pub struct Played {
     pub ends: BTreeMap<Ticket, End>,
     /// The cards, for their logs.
     pub cards: Vec<Arc<twinlock_sim::SimCard>>,
+    /// Whether each card is given up.
+    pub gone: Vec<bool>,
+    /// How often a memory's budget shrank.
+    pub shrunk: u64,
+    /// How often a resident was evicted.
+    pub evicted: u64,
     /// When the last event was.
     pub ended: Duration,
     /// Steps of the core.
@@ -250,7 +265,9 @@ impl Ours {
                 loaded: BTreeSet::new(),
                 loading: BTreeMap::new(),
                 open_attempts: 0,
+                is_gone: false,
                 held_bytes: 0,
+                pressed_bytes: [0; 2],
             });
         }
         let workers = scene.cards.iter().map(|spec| spec.workers);

@@ -6,7 +6,7 @@ use twinlock::scheduler::admission::PoolId;
 use twinlock::scheduler::core::{DeviceId, Event};
 
 use super::{Ours, Part, Played, Pressure, Wake};
-use crate::check::{self, Broken};
+use crate::check::{self, Broken, Watch};
 
 /// Between two attempts to reopen a card.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
@@ -29,6 +29,7 @@ impl Ours {
         }
         site.card.opened = None;
         if site.open_attempts >= site.spec.open_attempts {
+            site.is_gone = true;
             return self.post(Event::Gone { device });
         }
         self.agenda.note(self.clock.now() + REOPEN_PAUSE, Wake::Reopen(card));
@@ -52,6 +53,7 @@ impl Ours {
             pressure.size_bytes = size_bytes;
         }
         self.agenda.note(until, Wake::Grow(at));
+        self.press(card, pool, |pressed| *pressed += size_bytes);
         self.post(Event::BudgetShrunk { device, pool, size_bytes })
     }
 
@@ -61,6 +63,7 @@ impl Ours {
             return Ok(());
         };
         let device = DeviceId(card);
+        self.press(card, pool, |pressed| *pressed -= size_bytes.min(*pressed));
         // Memories that were made anew meanwhile owe nothing.
         let region_bytes = self.region_bytes(card, pool);
         let Some(admission) = self.core.admission_of(device) else { return Ok(()) };
@@ -75,6 +78,14 @@ impl Ours {
         Ok(())
     }
 
+    fn press(&mut self, card: usize, pool: PoolId, change: impl FnOnce(&mut u64)) {
+        let site = self.sites.get_mut(card);
+        if let Some(pressed) = site.and_then(|site| site.pressed_bytes.get_mut(usize::from(pool.0)))
+        {
+            change(pressed);
+        }
+    }
+
     fn region_bytes(&self, card: usize, pool: PoolId) -> u64 {
         let opened = self.sites.get(card).and_then(|site| site.card.opened.as_ref());
         let region = opened.and_then(|opened| opened.memories.get(usize::from(pool.0)));
@@ -82,11 +93,12 @@ impl Ours {
     }
 
     pub(super) fn shrunk(
-        &self,
+        &mut self,
         card: usize,
         pool: PoolId,
         capacity_bytes: u64,
     ) -> Result<(), Broken> {
+        self.watch.shrunk += 1;
         let region_bytes = self.region_bytes(card, pool);
         if capacity_bytes > region_bytes {
             let (card, pool) = (card, pool.0);
@@ -114,15 +126,15 @@ impl Ours {
                 let what = format!("{held_bytes} bytes, compute {computing:?} on card {card}");
                 return Err(Broken::LeftOver(what));
             }
-            // A card that is lost while nobody looks gives its memory back by itself.
+            // A card that was lost while nobody looked has given its memory back by itself.
             let _ = site.card.free_memories();
             let context_bytes = site.card.sim.config().context_bytes;
-            let left_bytes = site.card.sim.held_bytes();
             let alive = site
                 .card
                 .opened
                 .as_ref()
                 .is_some_and(|opened| twinlock_api::Device::memory(&*opened.device).is_ok());
+            let left_bytes = site.card.sim.held_bytes();
             if left_bytes != if alive { context_bytes } else { 0 } {
                 return Err(Broken::LeftOver(format!("{left_bytes} bytes on card {card}")));
             }
@@ -133,8 +145,10 @@ impl Ours {
             }
         }
         let cards = self.sites.iter().map(|site| site.card.sim.clone()).collect();
-        let (ended, steps) = (self.clock.now(), self.watch.steps);
-        Ok(Played { record: self.record, ends, cards, ended, steps })
+        let gone = self.sites.iter().map(|site| site.is_gone).collect();
+        let Watch { steps, shrunk, evicted, .. } = self.watch;
+        let (record, ended) = (self.record, self.clock.now());
+        Ok(Played { record, ends, cards, gone, shrunk, evicted, ended, steps })
     }
 
     /// Where everyone is.
