@@ -108,6 +108,14 @@ impl Core {
                     self.end(ticket, End::Cancelled, &mut actions);
                 }
             }
+            Event::BudgetShrunk { device, pool, size_bytes } => {
+                let event = admission::Event::BudgetShrunk { pool, size_bytes };
+                self.admission_on(device, event, &mut actions);
+            }
+            Event::BudgetGrown { device, pool, size_bytes } => {
+                let event = admission::Event::BudgetGrown { pool, size_bytes };
+                self.admission_on(device, event, &mut actions);
+            }
             Event::Lost { device } => self.lost(device, &mut actions),
             Event::Reopened { device } => {
                 if let Some(state) = self.devices.get_mut(device.0) {
