@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::admission::{
     self, Placement, PoolSpec, Refusal, ResidentKey, ResidentPlacement, Ticket,
 };
-use super::core::{Action, Core, DeviceId, End, Event, Fault, SharedProfile};
+use super::core::{Action, Core, DeviceId, End, Event, Fault, MemoryUsage, SharedProfile};
 use super::events::{EventKind, EventSink, Life, TimedEvent};
 use super::locks::{ComputeGrant, LockToken, Mem};
 
@@ -30,6 +30,7 @@ struct State {
     core: Core,
     desks: BTreeMap<Ticket, Desk>,
     held_bytes: Vec<u64>,
+    peak_bytes: Vec<u64>,
     /// Who brings a resident to a device now.
     loading: BTreeMap<(DeviceId, ResidentKey), Ticket>,
     /// Lost devices that wait for somebody to open them again.
@@ -138,11 +139,13 @@ impl Runtime {
         let device_names: Vec<String> = devices.into_iter().collect();
         let core = Core::new(device_names.iter().map(|_| workers), host_budget_bytes);
         let held_bytes = vec![0; device_names.len()];
+        let peak_bytes = held_bytes.clone();
         Self {
             mem: Mem::new(State {
                 core,
                 desks: BTreeMap::new(),
                 held_bytes,
+                peak_bytes,
                 loading: BTreeMap::new(),
                 reopen: Vec::new(),
             }),
@@ -173,6 +176,13 @@ impl Runtime {
         self.mem.lock(token).desks.insert(ticket, desk);
         self.post(Event::Submit { ticket, host_bytes });
         self.look(token, |_| Some(()));
+    }
+
+    /// What lies in a device's memories now.
+    pub fn memory_usage(&self, device: DeviceId, token: &mut LockToken) -> MemoryUsage {
+        let state = self.mem.lock(token);
+        let peak_bytes = state.peak_bytes.get(device.0).copied().unwrap_or(0);
+        MemoryUsage { peak_bytes, ..state.core.usage(device) }
     }
 
     /// Asks for a partition to be stopped.
@@ -396,6 +406,9 @@ impl Runtime {
             let size_bytes = state.core.held_bytes(DeviceId(index));
             if size_bytes != *last {
                 *last = size_bytes;
+                if let Some(peak) = state.peak_bytes.get_mut(index) {
+                    *peak = size_bytes.max(*peak);
+                }
                 let device = Some(self.name(DeviceId(index)));
                 let kind = EventKind::MemoryHeld { size_bytes };
                 told.push(TimedEvent { at, device, worker: 0, kind });

@@ -40,8 +40,9 @@ use super::verifier::{PreparedVerifyingKey, prepare_verifying_key};
 use crate::config::ProverOptions;
 use crate::host_memory;
 use crate::registry;
-use crate::scheduler::core::DeviceId;
+use crate::scheduler::core::{DeviceId, MemoryUsage};
 use crate::scheduler::events::{EventSink, Log};
+use crate::scheduler::locks::LockToken;
 use crate::scheduler::runtime::Runtime;
 use crate::{Error, Result};
 
@@ -209,6 +210,14 @@ impl Prover {
     /// Names of the devices, the preferred first.
     pub fn device_names(&self) -> Vec<&str> {
         self.slots.iter().map(|slot| slot.name.as_str()).collect()
+    }
+
+    /// What lies in each device's memories now, in the order of
+    /// [`device_names`](Self::device_names).
+    pub fn memory_usage(&self) -> Vec<MemoryUsage> {
+        let mut token = LockToken::for_this_thread();
+        let devices = (0..self.slots.len()).map(DeviceId);
+        devices.map(|device| self.runtime.memory_usage(device, &mut token)).collect()
     }
 
     /// A key whose queries are streamed from `source` for each proof: least memory, and the best

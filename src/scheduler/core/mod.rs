@@ -139,11 +139,23 @@ impl Core {
         self.devices.get(device.0).map(|state| &state.admission)
     }
 
-    /// Bytes that partitions hold on a device.
+    /// Bytes that partitions hold on a device, the residents that they read and rounding included.
     pub fn held_bytes(&self, device: DeviceId) -> u64 {
         let Some(admission) = self.admission_of(device) else { return 0 };
-        let placed = admission.tickets().flat_map(|ticket| admission.placements(ticket));
-        placed.map(|placement| placement.size_bytes).sum()
+        admission.pool_ids().map(|pool| admission.held_bytes(pool)).sum()
+    }
+
+    /// What lies in a device's memories.
+    pub fn usage(&self, device: DeviceId) -> MemoryUsage {
+        let mut usage = MemoryUsage::default();
+        let Some(admission) = self.admission_of(device) else { return usage };
+        usage.reserved_bytes = admission.pool_ids().map(|pool| admission.capacity(pool)).sum();
+        usage.held_bytes = self.held_bytes(device);
+        for placement in admission.tickets().flat_map(|ticket| admission.placements(ticket)) {
+            *usage.by_name.entry(placement.name).or_default() += placement.size_bytes;
+        }
+        usage.resident_bytes = admission.residents().map(|resident| resident.size_bytes).sum();
+        usage
     }
 
     /// Partitions in the queue or at work.
@@ -360,6 +372,22 @@ impl Core {
             actions.push(Action::Dispatch { ticket: *ticket, device: DeviceId(at) });
         }
     }
+}
+
+/// What lies in a device's memories, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryUsage {
+    /// Taken from the driver for partitions.
+    pub reserved_bytes: u64,
+    /// Held by partitions, the residents that they read and rounding included.
+    pub held_bytes: u64,
+    /// The most that was ever held at once.
+    pub peak_bytes: u64,
+    /// Queries that stay, whether a partition reads them now or not.
+    pub resident_bytes: u64,
+    /// Buffers of partitions by name, before rounding. Two buffers of one partition that never
+    /// live at once may share a place; both are counted.
+    pub by_name: BTreeMap<&'static str, u64>,
 }
 
 /// A profile as the core takes it.
