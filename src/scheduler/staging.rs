@@ -141,17 +141,14 @@ impl StagingRing {
     ///
     /// # Errors
     /// What `fill` or the device answers.
-    pub fn upload<E: From<Error>>(
+    pub fn upload<E: From<Error> + Send>(
         &mut self,
         device: &dyn Device,
         stream: Stream,
         target: View,
         unit_bytes: u64,
         fill: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
-    ) -> Result<(), E>
-    where
-        E: Send,
-    {
+    ) -> Result<(), E> {
         let (slot_bytes, unit_bytes) = (self.pool.slot_bytes, unit_bytes.max(1));
         let piece_bytes = slot_bytes / unit_bytes * unit_bytes;
         if piece_bytes == 0 {
