@@ -306,7 +306,7 @@ impl Prover {
             .collect();
         self.serve(|session| {
             let job = session.submit(Job { key, priority: 0, partitions })?;
-            job.outcomes().map(|outcome| Ok(outcome?.proof)).collect()
+            job.map(|outcome| Ok(outcome?.proof)).collect()
         })
     }
 

@@ -1,6 +1,6 @@
 //! Many partitions at once: threads that carry them, and handles to wait for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,14 +99,14 @@ impl<'e> Session<'e> {
         }
         let number = self.prover.jobs.fetch_add(1, Ordering::Relaxed);
         let mut token = LockToken::for_this_thread();
-        let mut parts = Vec::new();
+        let mut parts = VecDeque::new();
         for (index, input) in (0..).zip(job.partitions) {
             let ticket = Order { priority: job.priority, job: number, index }.ticket();
             let PartitionInput { supply, blinding, host_bytes } = input;
             let item = Arc::new(Item::new(job.key, Task::Prove { supply, blinding }));
             self.items().insert(ticket, item.clone());
             self.prover.runtime.submit(self.id, ticket, host_bytes, &mut token);
-            parts.push((ticket, item));
+            parts.push_back((ticket, item));
         }
         Ok(JobHandle { session: self, parts })
     }
@@ -118,7 +118,7 @@ impl<'e> Session<'e> {
         let item = Arc::new(Item::new(key, Task::Load));
         self.items().insert(ticket, item.clone());
         self.prover.runtime.submit_load(self.id, ticket, &mut LockToken::for_this_thread());
-        JobHandle { session: self, parts: vec![(ticket, item)] }
+        JobHandle { session: self, parts: [(ticket, item)].into() }
     }
 
     fn items(&self) -> MutexGuard<'_, BTreeMap<Ticket, Arc<Item<'e>>>> {
@@ -176,10 +176,10 @@ impl Drop for CloseAtEnd<'_, '_> {
     }
 }
 
-/// A job in the queue or at work.
+/// A job in the queue or at work. Dropping it stops nothing.
 pub struct JobHandle<'s, 'e> {
     session: &'s Session<'e>,
-    parts: Vec<(Ticket, Arc<Item<'e>>)>,
+    parts: VecDeque<(Ticket, Arc<Item<'e>>)>,
 }
 
 impl fmt::Debug for JobHandle<'_, '_> {
@@ -189,7 +189,8 @@ impl fmt::Debug for JobHandle<'_, '_> {
 }
 
 impl JobHandle<'_, '_> {
-    /// Stops what is queued at once and what is at work between two stages.
+    /// Stops what is queued at once and what is at work between two stages, of what was not waited
+    /// for.
     pub fn cancel(&self) {
         let mut token = LockToken::for_this_thread();
         for (ticket, _) in &self.parts {
@@ -197,41 +198,41 @@ impl JobHandle<'_, '_> {
         }
     }
 
-    /// Waits for all partitions; tells of each in order, as they come. Errors of a partition are
-    /// those of [`Prover::prove`], and `Cancelled`.
-    pub fn outcomes(self) -> impl Iterator<Item = Result<Proved>> {
-        let prover = self.session.prover;
-        self.ends().map(move |(end, outcome)| match (end, outcome) {
-            (End::Cancelled, _) => Err(Error::Cancelled),
-            (_, Some(outcome)) => outcome,
-            (_, None) => Err(prover.nobody_left()),
-        })
-    }
-
-    /// Waits for all; tells how each ended, and of its proof or error.
-    fn ends(self) -> impl Iterator<Item = (End, Option<Result<Proved>>)> {
-        let session = self.session;
+    /// Waits for the next partition, in the job's order.
+    fn next_end(&mut self) -> Option<(End, Option<Result<Proved>>)> {
+        let (ticket, item) = self.parts.pop_front()?;
         let mut token = LockToken::for_this_thread();
-        self.parts.into_iter().map(move |(ticket, item)| {
-            let end = session.prover.runtime.wait_for_end(ticket, &mut token);
-            session.items().remove(&ticket);
-            (end, item.outcome().map(|outcome| outcome.map_err(with_hint)))
-        })
+        let end = self.session.prover.runtime.wait_for_end(ticket, &mut token);
+        self.session.items().remove(&ticket);
+        Some((end, item.outcome().map(|outcome| outcome.map_err(with_hint))))
     }
 
     /// Waits for a load.
-    pub(super) fn loaded(self) -> Result<()> {
-        let prover = self.session.prover;
-        self.ends().try_for_each(|(end, outcome)| match (end, outcome) {
-            (End::Finished, _) => Ok(()),
-            (_, Some(Err(error))) => Err(error),
-            _ => Err(prover.nobody_left()),
-        })
+    pub(super) fn loaded(mut self) -> Result<()> {
+        match self.next_end() {
+            None | Some((End::Finished, _)) => Ok(()),
+            Some((_, Some(Err(error)))) => Err(error),
+            _ => Err(self.session.prover.nobody_left()),
+        }
     }
 
     /// Waits for all partitions.
     pub fn wait(self) -> Vec<Result<Proved>> {
-        self.outcomes().collect()
+        self.collect()
+    }
+}
+
+/// Each partition's outcome in the job's order, waited for. Errors are those of [`Prover::prove`],
+/// and `Cancelled`.
+impl Iterator for JobHandle<'_, '_> {
+    type Item = Result<Proved>;
+
+    fn next(&mut self) -> Option<Result<Proved>> {
+        Some(match self.next_end()? {
+            (End::Cancelled, _) => Err(Error::Cancelled),
+            (_, Some(outcome)) => outcome,
+            (_, None) => Err(self.session.prover.nobody_left()),
+        })
     }
 }
 
