@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         let mut job = session.submit(Job { key: &key, priority: 0, partitions })?;
         let mut notes = notes.iter();
         while let (Some(proved), Some(note)) = (job.next(), notes.next()) {
-            let proved = proved.inspect_err(|_| job.cancel())?;
+            let proved = proved?;
             let note = std::mem::take(&mut *note.lock().unwrap_or_else(PoisonError::into_inner));
             note.add_to(&mut document, proved);
             if args.partitions > 1 {

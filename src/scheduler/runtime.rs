@@ -5,6 +5,7 @@
 //! neither lock, and any post wakes it.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -68,7 +69,11 @@ struct Desk {
     grant: Option<ComputeGrant>,
     reason: String,
     ended: Option<End>,
+    /// Whether nobody waits for its end.
+    detached: bool,
     signal: Arc<Signal>,
+    /// Of the partition that this one does the work of.
+    outer: Option<Halted>,
 }
 
 impl Desk {
@@ -109,6 +114,20 @@ pub enum Duty {
     Nothing,
     /// Bring its bytes, and say so with [`Seat::resident_loaded`].
     Load,
+}
+
+/// Whether a partition is to be given up.
+#[derive(Debug, Clone)]
+pub struct Halted {
+    signal: Arc<Signal>,
+    outer: Option<Box<Halted>>,
+}
+
+impl Halted {
+    /// Whether, and why.
+    pub fn get(&self) -> Option<Halt> {
+        self.signal.get().or_else(|| self.outer.as_ref().and_then(|outer| outer.get()))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -162,9 +181,17 @@ impl Runtime {
         self.sinks.write().unwrap_or_else(PoisonError::into_inner).push(sink);
     }
 
-    /// Queues a partition that threads of `session` will carry.
-    pub fn submit(&self, session: u64, ticket: Ticket, host_bytes: u64, token: &mut LockToken) {
-        self.enqueue(Desk { session, ..Desk::default() }, ticket, host_bytes, token);
+    /// Queues a partition that threads of `session` will carry. Where it does the work of another,
+    /// it is given up with that one.
+    pub fn submit(
+        &self,
+        session: u64,
+        ticket: Ticket,
+        host_bytes: u64,
+        outer: Option<Halted>,
+        token: &mut LockToken,
+    ) {
+        self.enqueue(Desk { session, outer, ..Desk::default() }, ticket, host_bytes, token);
     }
 
     /// Queues what brings a key to a device, in a partition's stead.
@@ -206,7 +233,7 @@ impl Runtime {
         token: &mut LockToken,
     ) -> Option<Claim<'_>> {
         enum Found {
-            Partition(Ticket, DeviceId, Arc<Signal>),
+            Partition(Ticket, DeviceId, Halted),
             Lost(DeviceId),
             Nothing,
         }
@@ -222,14 +249,16 @@ impl Runtime {
                 left = true;
                 if let (Some(device), false) = (desk.device, desk.claimed) {
                     (desk.claimed, desk.worker) = (true, worker);
-                    return Some(Found::Partition(*ticket, device, desk.signal.clone()));
+                    let outer = desk.outer.clone().map(Box::new);
+                    let halted = Halted { signal: desk.signal.clone(), outer };
+                    return Some(Found::Partition(*ticket, device, halted));
                 }
             }
             (!left && closed()).then_some(Found::Nothing)
         });
         match found {
-            Found::Partition(ticket, device, signal) => {
-                let seat = Seat { runtime: self, ticket, device, worker, signal };
+            Found::Partition(ticket, device, halted) => {
+                let seat = Seat { runtime: self, ticket, device, worker, halted };
                 seat.tell(Life::Started);
                 Some(Claim::Carry(seat))
             }
@@ -253,6 +282,23 @@ impl Runtime {
             }
             ended
         })
+    }
+
+    /// Says that nobody waits for a partition's end: it is forgotten then. Whether it has ended.
+    pub fn detach(&self, ticket: Ticket, token: &mut LockToken) -> bool {
+        let mut state = self.mem.lock(token);
+        let Some(desk) = state.desks.get_mut(&ticket) else { return true };
+        desk.detached = true;
+        let has_ended = desk.ended.is_some();
+        if has_ended {
+            state.desks.remove(&ticket);
+        }
+        has_ended
+    }
+
+    /// Whether a partition is in the queue, at work, or waited for.
+    pub fn knows(&self, ticket: Ticket, token: &mut LockToken) -> bool {
+        self.mem.lock(token).desks.contains_key(&ticket)
     }
 
     /// Forgets the partitions of a session, which have ended.
@@ -392,12 +438,14 @@ impl Runtime {
                 None => return,
             },
         };
-        if let Some(life) = life {
-            let desk = state.desks.get(&ticket);
-            let device = desk.and_then(|desk| desk.device).map(|device| self.name(device));
-            let worker = desk.map_or(0, |desk| desk.worker);
-            told.push(TimedEvent { at, device, worker, kind: EventKind::Partition(ticket, life) });
+        let Some(life) = life else { return };
+        let desk = state.desks.get(&ticket);
+        let device = desk.and_then(|desk| desk.device).map(|device| self.name(device));
+        let worker = desk.map_or(0, |desk| desk.worker);
+        if life.is_end() && desk.is_some_and(|desk| desk.detached) {
+            state.desks.remove(&ticket);
         }
+        told.push(TimedEvent { at, device, worker, kind: EventKind::Partition(ticket, life) });
     }
 
     fn note_memory(&self, state: &mut State, told: &mut Vec<TimedEvent>) {
@@ -422,7 +470,9 @@ impl Runtime {
 
     fn tell(&self, event: &TimedEvent) {
         for sink in &*self.sinks.read().unwrap_or_else(PoisonError::into_inner) {
-            sink.take(event);
+            if catch_unwind(AssertUnwindSafe(|| sink.take(event))).is_err() {
+                tracing::error!("a sink of events panicked");
+            }
         }
     }
 }
@@ -479,7 +529,7 @@ pub struct Seat<'a> {
     ticket: Ticket,
     device: DeviceId,
     worker: usize,
-    signal: Arc<Signal>,
+    halted: Halted,
 }
 
 impl Seat<'_> {
@@ -495,7 +545,12 @@ impl Seat<'_> {
 
     /// Whether the partition is to be given up.
     pub fn halted(&self) -> Option<Halt> {
-        self.signal.get()
+        self.halted.get()
+    }
+
+    /// The same, for who does the work of this partition.
+    pub fn halting(&self) -> Halted {
+        self.halted.clone()
     }
 
     /// Tells the sinks.
@@ -577,7 +632,7 @@ impl Seat<'_> {
     /// To be given up.
     pub fn await_resident(&self, key: ResidentKey, token: &mut LockToken) -> Result<Duty, Halt> {
         self.runtime.wait(token, |state| {
-            if let Some(halt) = self.signal.get() {
+            if let Some(halt) = self.halted.get() {
                 return Some(Err(halt));
             }
             let admission = state.core.admission_of(self.device)?;
@@ -611,7 +666,7 @@ impl Seat<'_> {
         mut ready: impl FnMut(&mut Desk) -> Option<R>,
     ) -> Result<R, Halt> {
         self.runtime.wait(token, |state| {
-            if let Some(halt) = self.signal.get() {
+            if let Some(halt) = self.halted.get() {
                 return Some(Err(halt));
             }
             state.desks.get_mut(&self.ticket).and_then(&mut ready).map(Ok)

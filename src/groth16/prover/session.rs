@@ -15,7 +15,7 @@ use crate::groth16::assignment::Assignment;
 use crate::scheduler::admission::Ticket;
 use crate::scheduler::core::{End, Order};
 use crate::scheduler::locks::LockToken;
-use crate::scheduler::runtime::Claim;
+use crate::scheduler::runtime::{Claim, Halted};
 use crate::{Error, Result};
 
 /// One circuit to prove.
@@ -32,7 +32,8 @@ impl<'e> PartitionInput<'e> {
     }
 
     /// An assignment that a worker makes when its turn has come, of about `host_bytes` bytes. A
-    /// partition that is tried again is synthesised again and has to come out the same.
+    /// partition that is tried again is synthesised again and has to come out the same. Synthesis
+    /// must not wait for proofs of the same prover: it may hold the only worker.
     pub fn synthesized(
         synthesis: impl Fn() -> Result<Assignment> + Send + Sync + 'e,
         host_bytes: u64,
@@ -68,17 +69,23 @@ pub struct Session<'e> {
     prover: &'e Prover,
     id: u64,
     items: Mutex<BTreeMap<Ticket, Arc<Item<'e>>>>,
+    /// Partitions whose handle was dropped before their end.
+    detached: Mutex<Vec<Ticket>>,
+    /// Set where a session does the work of another's partition.
+    outer: Option<Halted>,
     closed: AtomicBool,
 }
 
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 impl<'e> Session<'e> {
-    pub(super) fn new(prover: &'e Prover) -> Self {
+    pub(super) fn new(prover: &'e Prover, outer: Option<Halted>) -> Self {
         Self {
             prover,
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             items: Mutex::default(),
+            detached: Mutex::default(),
+            outer,
             closed: AtomicBool::new(false),
         }
     }
@@ -105,7 +112,8 @@ impl<'e> Session<'e> {
             let PartitionInput { supply, blinding, host_bytes } = input;
             let item = Arc::new(Item::new(job.key, Task::Prove { supply, blinding }));
             self.items().insert(ticket, item.clone());
-            self.prover.runtime.submit(self.id, ticket, host_bytes, &mut token);
+            let (runtime, outer) = (&self.prover.runtime, self.outer.clone());
+            runtime.submit(self.id, ticket, host_bytes, outer, &mut token);
             parts.push_back((ticket, item));
         }
         Ok(JobHandle { session: self, parts })
@@ -139,13 +147,27 @@ impl<'e> Session<'e> {
                         carry(self.prover, &seat, &item, &mut token);
                     }));
                     if carried.is_err() {
-                        // The seat has said so, and others need this worker.
+                        // Others need this worker.
                         tracing::error!(ticket = %seat.ticket(), "a worker panicked");
+                        item.panicked(&seat);
                     }
+                    self.forget_detached(&mut token);
                 }
                 Claim::Reopen(device) => self.prover.reopen(device),
             }
         }
+    }
+
+    /// Drops what has ended and nobody waits for.
+    fn forget_detached(&self, token: &mut LockToken) {
+        let mut detached = self.detached.lock().unwrap_or_else(PoisonError::into_inner);
+        detached.retain(|ticket| {
+            let known = self.prover.runtime.knows(*ticket, token);
+            if !known {
+                self.items().remove(ticket);
+            }
+            known
+        });
     }
 
     /// Lets the workers go once nothing is left.
@@ -176,10 +198,26 @@ impl Drop for CloseAtEnd<'_, '_> {
     }
 }
 
-/// A job in the queue or at work. Dropping it stops nothing.
+/// A job in the queue or at work. Dropping it cancels what was not waited for.
 pub struct JobHandle<'s, 'e> {
     session: &'s Session<'e>,
     parts: VecDeque<(Ticket, Arc<Item<'e>>)>,
+}
+
+impl Drop for JobHandle<'_, '_> {
+    /// Nobody can ask for the outcomes any more.
+    fn drop(&mut self) {
+        self.cancel();
+        let mut token = LockToken::for_this_thread();
+        for (ticket, _) in self.parts.drain(..) {
+            let has_ended = self.session.prover.runtime.detach(ticket, &mut token);
+            let detached = || self.session.detached.lock().unwrap_or_else(PoisonError::into_inner);
+            match has_ended {
+                true => drop(self.session.items().remove(&ticket)),
+                false => detached().push(ticket),
+            }
+        }
+    }
 }
 
 impl fmt::Debug for JobHandle<'_, '_> {

@@ -130,6 +130,12 @@ pub enum Event {
         /// Which.
         ticket: Ticket,
     },
+    /// A partition gives up its device's memory and `compute`, whatever it held, and goes on
+    /// without; what it held is wiped.
+    GaveUp {
+        /// Which.
+        ticket: Ticket,
+    },
     /// A partition has its proof.
     Finished {
         /// Which.
