@@ -12,6 +12,7 @@ pub mod agenda;
 pub mod card;
 pub mod check;
 pub mod execution;
+pub mod measure;
 pub mod model_inputs;
 pub mod porep;
 pub mod program;

@@ -7,7 +7,7 @@ use twinlock::groth16::prover::variant::{
 };
 use twinlock::scheduler::admission::Ticket;
 use twinlock::scheduler::core::Order;
-use twinlock::scheduler::plan::{Limits, MemoryPlan, named_shape};
+use twinlock::scheduler::plan::{Limits, MemoryPlan, best, named_shape};
 use twinlock_api::{Device, MemoryClass, Result};
 use twinlock_sim::{Clock, SimCard};
 
@@ -50,6 +50,23 @@ pub fn of_12_gib(inputs: &ModelInputs) -> Result<Program> {
     let plan =
         on_card(16, |device, bytes| MemoryPlan::new(device, shape, variant, &Limits::new(bytes)))?;
     program(&plan, inputs).map_err(|error| invalid(&error))
+}
+
+/// The plan that the prover makes for a card of `gib`.
+///
+/// # Errors
+/// `ExceedsLimit` when there is none, or what the size queries answer.
+pub fn best_plan(gib: u64) -> Result<MemoryPlan> {
+    let shape = named_shape("porep-32gib").map_err(|error| invalid(&error))?.shape;
+    on_card(gib, |device, bytes| best(device, shape, &Limits::new(bytes)))
+}
+
+/// The program of [`best_plan`].
+///
+/// # Errors
+/// As [`best_plan`].
+pub fn of_card(gib: u64, inputs: &ModelInputs) -> Result<Program> {
+    program(&best_plan(gib)?, inputs).map_err(|error| invalid(&error))
 }
 
 /// `partitions` of one job, all there from the start, on one card of `gib` with `workers`.

@@ -23,6 +23,7 @@ impl Part {
             started: Duration::ZERO,
             plan: 0,
             asked_memories: false,
+            asked_prestage: false,
             asked_compute: false,
             placements: Default::default(),
             residents: Default::default(),

@@ -172,6 +172,7 @@ struct Part {
     plan: usize,
     /// Whether it asked for other memories in this attempt.
     asked_memories: bool,
+    asked_prestage: bool,
     asked_compute: bool,
     placements: BTreeMap<usize, Placement>,
     residents: BTreeMap<ResidentKey, ResidentPlacement>,
