@@ -9,6 +9,7 @@
 //! [`protocol::serial`] are what came before, to compare with.
 
 pub mod agenda;
+pub mod bound;
 pub mod card;
 pub mod check;
 pub mod execution;

@@ -22,7 +22,7 @@ impl Part {
             worker: 0,
             started: Duration::ZERO,
             plan: 0,
-            asked_memories: false,
+            asked_memories: None,
             asked_prestage: false,
             asked_compute: false,
             placements: Default::default(),

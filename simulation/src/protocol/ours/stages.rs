@@ -8,7 +8,7 @@ use twinlock_sim::{Fault, SimCard};
 
 use super::{Ours, Phase, Sabotage};
 use crate::check::Broken;
-use crate::execution::{Execution, Progress, touched};
+use crate::execution::{Execution, Progress};
 
 impl Ours {
     pub(super) fn begin_staging(&mut self, ticket: Ticket) -> Result<(), Broken> {
@@ -191,7 +191,7 @@ impl Ours {
         if !is_drain {
             self.watch.computes(device, ticket)?;
         }
-        let mut uses = touched(&program, stage);
+        let mut uses = program.touched(stage);
         if self.scene.sabotage == Sabotage::LeaveUnused {
             uses.pop();
         }
@@ -217,7 +217,8 @@ impl Ours {
         let touches = if is_drain { &[][..] } else { &views };
         if let Some(execution) = &mut part.execution {
             let place = |at: usize| places.get(at).copied().flatten();
-            let added = execution.add_stage(work, touches, place);
+            let next = program.stages.get(stage + 1);
+            let added = execution.add_stage(work, next, touches, place);
             added.map_err(|error| Broken::Nonsense(format!("{ticket}: {error}")))?;
         }
         self.life(ticket, Life::StageStarted(work.name));
