@@ -1,5 +1,5 @@
-//! Plays seeds: `seeds [--first S] [--seeds N] [--threads T]`. One seed is replayed with its
-//! events, and as a timeline with `--timeline FILE`.
+//! Plays seeds: `seeds [--first S] [--seeds N] [--threads T] [--timeline FILE]`. A single one is
+//! replayed with its events, and as a timeline (Chrome's trace format) if there is a file for it.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -8,40 +8,33 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use twinlock::scheduler::timeline::chrome_trace;
 use twinlock_simulation::protocol::ours::play;
 use twinlock_simulation::seeded::{Tally, run, scene};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (mut first, mut seeds, mut threads) = (0u64, 1_000u64, 2u64);
+    let (mut first, mut seeds, mut threads, mut timeline) = (0u64, 1_000u64, 2u64, None);
     while let Some(name) = arguments.next() {
-        let Some(value) = arguments.next().and_then(|value| value.parse().ok()) else {
-            println!("{name} needs a number");
+        let Some(value) = arguments.next() else {
+            println!("{name} needs a value");
             return ExitCode::from(2);
         };
-        match name.as_str() {
-            "--first" => first = value,
-            "--seeds" => seeds = value,
-            "--threads" => threads = value,
+        let number = value.parse();
+        match (name.as_str(), number) {
+            ("--first", Ok(number)) => first = number,
+            ("--seeds", Ok(number)) => seeds = number,
+            ("--threads", Ok(number)) => threads = number,
+            ("--timeline", _) => timeline = Some(value),
             _ => {
-                println!("unknown: {name}; there are --first, --seeds, --threads");
+                println!("{name} {value}: there are --first, --seeds, --threads and --timeline");
                 return ExitCode::from(2);
             }
         }
     }
     let started = Instant::now();
     if seeds == 1 {
-        match play(scene(first)) {
-            Ok(played) => {
-                for event in played.record.events() {
-                    println!(
-                        "{:>14?} {:?} {} {:?}",
-                        event.at, event.device, event.worker, event.kind
-                    );
-                }
-            }
-            Err(broken) => println!("{broken}"),
-        }
+        replay(first, timeline.as_deref());
     }
     let (next, all, failed) = (AtomicU64::new(0), Mutex::new(Tally::default()), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -76,5 +69,21 @@ fn main() -> ExitCode {
             println!("{failed} seeds failed");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn replay(seed: u64, timeline: Option<&str>) {
+    let played = match play(scene(seed)) {
+        Ok(played) => played,
+        Err(broken) => return println!("{broken}"),
+    };
+    let events = played.record.events();
+    for event in events {
+        println!("{:>14?} {:?} {} {:?}", event.at, event.device, event.worker, event.kind);
+    }
+    if let Some(path) = timeline
+        && let Err(error) = std::fs::write(path, chrome_trace(events).to_string())
+    {
+        println!("{path}: {error}");
     }
 }

@@ -32,6 +32,9 @@ struct Flying {
     slot: Box<dyn Staging>,
 }
 
+/// Not computing, and the ticket.
+type Rank = (bool, Ticket);
+
 /// The bounded pool of staging slots. Filling them takes the host no time here, so the link is
 /// the limit.
 #[derive(Default)]
@@ -39,8 +42,8 @@ pub struct Slots {
     free: Vec<Box<dyn Staging>>,
     flying: Vec<Flying>,
     readback: Option<Box<dyn Staging>>,
-    /// Partitions that compute and wait for a slot: the others let them go first.
-    urgent: BTreeSet<Ticket>,
+    /// Who waits for a slot: those that compute go first, then the oldest.
+    waiting: BTreeSet<Rank>,
 }
 
 /// The two streams of a partition.
@@ -223,16 +226,15 @@ impl Slots {
     ) -> Result<Sent> {
         let now = device.card().clock().now();
         self.recycle(device, now)?;
-        let yields = !urgent && !self.urgent.is_empty();
+        let rank = (!urgent, ticket);
+        self.forget(ticket);
+        let yields = self.waiting.first().is_some_and(|first| *first < rank);
         let slot = if yields { None } else { self.free.pop() };
         let Some(mut slot) = slot else {
-            if urgent {
-                self.urgent.insert(ticket);
-            }
+            self.waiting.insert(rank);
             let next = self.flying.iter().map(|flying| flying.done).min();
             return Ok(Sent::NotBefore(next.unwrap_or(now)));
         };
-        self.urgent.remove(&ticket);
         let mem = enter_mem();
         let sent = device.upload(stream, slot.as_mut(), 0, view);
         let event = sent.and_then(|()| device.record(stream));
@@ -273,7 +275,7 @@ impl Slots {
 
     /// Forgets that a partition waits.
     pub fn forget(&mut self, ticket: Ticket) {
-        self.urgent.remove(&ticket);
+        self.waiting.retain(|(_, other)| *other != ticket);
     }
 
     fn recycle(&mut self, device: &SimDevice, now: Duration) -> Result<()> {

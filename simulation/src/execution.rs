@@ -10,7 +10,7 @@ use twinlock_api::{Device, Event, Op, Result, View};
 use twinlock_sim::SimDevice;
 
 use crate::card::{Opened, Sent, Streams};
-use crate::program::{Program, StageWork};
+use crate::program::StageWork;
 
 /// A step.
 #[derive(Debug, Clone)]
@@ -81,41 +81,52 @@ impl Execution {
         self.steps.push_back(Step::JoinBack);
     }
 
-    /// Adds the work of a stage. `touched` are the buffers that its kernels use, those that pieces
-    /// are streamed into apart; `place` tells where a buffer lies.
+    /// Adds the work of a stage, and what is sent meanwhile for the next, if that is sent ahead.
+    /// `touched` are the buffers that its kernels use, those that pieces are streamed into apart;
+    /// `place` tells where a buffer lies.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for pieces larger than their buffers.
     pub fn add_stage(
         &mut self,
         work: &StageWork,
+        next: Option<&StageWork>,
         touched: &[View],
         place: impl Fn(usize) -> Option<View>,
     ) -> Result<()> {
-        let upload = |view| Step::Upload { view, sent_bytes: 0 };
-        self.steps.extend(work.uploads.iter().filter_map(|index| place(*index)).map(upload));
+        if !work.ahead {
+            self.steps.extend(work.uploads.iter().filter_map(|index| place(*index)).map(upload));
+        }
         self.steps.push_back(Step::Join);
-        let touches = touched.to_vec();
         let parts = work.pieces.len().max(if work.midway.is_some() { 2 } else { 1 });
-        let part = work.kernels / u32::try_from(parts).unwrap_or(u32::MAX);
+        let time = work.kernels / u32::try_from(parts).unwrap_or(u32::MAX);
+        let mut meanwhile = slices(&ahead(next, &place)?, parts)?.into_iter();
+        let kernel = |touches| Step::Kernel { time, touches };
         if let Some(view) = work.midway.and_then(&place) {
-            self.steps.push_back(Step::Kernel { time: part, touches: touches.clone() });
+            self.steps.push_back(kernel(touched.to_vec()));
             self.steps.push_back(Step::Settle { but: 0 });
             self.steps.push_back(upload(view));
             self.steps.push_back(Step::Join);
-            self.steps.push_back(Step::Kernel { time: part, touches });
+            self.steps.push_back(kernel(touched.to_vec()));
         } else if work.pieces.is_empty() {
             if !work.kernels.is_zero() {
-                self.steps.push_back(Step::Kernel { time: part, touches });
+                self.steps.push_back(kernel(touched.to_vec()));
             }
         } else {
             let into: Vec<View> = work.into.iter().filter_map(|index| place(*index)).collect();
-            for (bytes, target) in work.pieces.iter().zip(into.iter().cycle()) {
-                let target = target.slice(0, (*bytes).min(target.len_bytes()))?;
-                self.steps.push_back(Step::Settle { but: into.len().saturating_sub(1) });
-                self.steps.push_back(upload(target));
-                self.steps.push_back(Step::Join);
-                let touches = touches.iter().copied().chain([target]).collect();
-                self.steps.push_back(Step::Kernel { time: part, touches });
+            let pieces = work.pieces.iter().zip(into.iter().cycle());
+            for (at, (bytes, target)) in pieces.enumerate() {
+                let target = target.slice(0, *bytes)?;
+                if !work.ahead || at >= into.len() {
+                    self.steps.push_back(Step::Settle { but: into.len().saturating_sub(1) });
+                    self.steps.push_back(upload(target));
+                    self.steps.push_back(Step::Join);
+                }
+                self.steps.push_back(kernel(touched.iter().copied().chain([target]).collect()));
+                self.steps.extend(meanwhile.next().into_iter().flatten().map(upload));
             }
         }
+        self.steps.extend(meanwhile.flatten().map(upload));
         self.steps.extend(work.download.and_then(&place).map(Step::Download));
         self.steps.push_back(Step::Finish);
         Ok(())
@@ -223,8 +234,41 @@ pub fn due(device: &SimDevice, event: &Event) -> Result<Option<Duration>> {
     device.query(event).map(|_| None)
 }
 
-/// The buffers that a stage's kernels use beside those that pieces are streamed into.
-pub fn touched(program: &Program, stage: usize) -> Vec<usize> {
-    let into = program.stages.get(stage).map_or(&[][..], |work| &work.into);
-    program.live_in(stage).filter(|index| !into.contains(index)).collect()
+fn upload(view: View) -> Step {
+    Step::Upload { view, sent_bytes: 0 }
+}
+
+/// What is sent for the next stage during this one.
+fn ahead(next: Option<&StageWork>, place: impl Fn(usize) -> Option<View>) -> Result<Vec<View>> {
+    let Some(work) = next.filter(|work| work.ahead) else { return Ok(Vec::new()) };
+    let mut views: Vec<View> = work.uploads.iter().filter_map(|index| place(*index)).collect();
+    for (bytes, index) in work.pieces.iter().zip(&work.into) {
+        let target = place(*index).map(|target| target.slice(0, *bytes));
+        views.extend(target.transpose()?);
+    }
+    Ok(views)
+}
+
+/// `views` in `count` parts of about equal size.
+fn slices(views: &[View], count: usize) -> Result<Vec<Vec<View>>> {
+    let total_bytes: u64 = views.iter().map(|view| view.len_bytes()).sum();
+    let part_bytes = total_bytes.div_ceil(count.max(1) as u64).next_multiple_of(4).max(4);
+    let mut parts: Vec<Vec<View>> = Vec::new();
+    let mut room_bytes = 0;
+    for view in views {
+        let mut start = 0;
+        while start < view.len_bytes() {
+            if room_bytes == 0 {
+                parts.push(Vec::new());
+                room_bytes = part_bytes;
+            }
+            let len = room_bytes.min(view.len_bytes() - start);
+            if let Some(part) = parts.last_mut() {
+                part.push(view.slice(start, len)?);
+            }
+            start += len;
+            room_bytes -= len;
+        }
+    }
+    Ok(parts)
 }

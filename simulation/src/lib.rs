@@ -9,9 +9,11 @@
 //! [`protocol::serial`] are what came before, to compare with.
 
 pub mod agenda;
+pub mod bound;
 pub mod card;
 pub mod check;
 pub mod execution;
+pub mod measure;
 pub mod model_inputs;
 pub mod porep;
 pub mod program;

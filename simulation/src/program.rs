@@ -20,6 +20,9 @@ pub struct StageWork {
     pub pieces: Vec<u64>,
     /// The buffers that the pieces go into, in turn.
     pub into: Vec<usize>,
+    /// Whether its uploads, and the pieces that its buffers have room for, are sent while the stage
+    /// before computes; the buffers live from that stage on.
+    pub ahead: bool,
     /// A buffer that comes back to the host when all is done.
     pub download: Option<usize>,
 }
@@ -55,6 +58,23 @@ impl Program {
         let sent = work.uploads.iter().chain(&work.midway);
         let sent: u64 = sent.filter_map(|index| self.buffer_bytes(*index)).sum();
         sent + work.pieces.iter().sum::<u64>()
+    }
+
+    /// Those of them that are sent during the stage before.
+    pub fn ahead_bytes(&self, stage: usize) -> u64 {
+        let Some(work) = self.stages.get(stage).filter(|work| work.ahead) else { return 0 };
+        let uploads = work.uploads.iter().filter_map(|index| self.buffer_bytes(*index));
+        uploads.chain(work.pieces.iter().copied().take(work.into.len())).sum()
+    }
+
+    /// The buffers that a stage's kernels use, beside those that pieces are streamed into.
+    pub fn touched(&self, stage: usize) -> Vec<usize> {
+        let into = self.stages.get(stage).map_or(&[][..], |work| &work.into);
+        let next = self.stages.get(stage + 1).filter(|work| work.ahead);
+        let sent = next.map_or([&[][..]; 2], |work| [&work.uploads, &work.into]);
+        let others =
+            |index: &usize| !into.contains(index) && sent.iter().all(|sent| !sent.contains(index));
+        self.live_in(stage).filter(others).collect()
     }
 
     /// The size of a buffer.

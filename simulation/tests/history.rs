@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinlock::scheduler::admission::PoolId;
 use twinlock::scheduler::core::End;
 use twinlock::scheduler::events::Life;
 use twinlock_api::Error;
 use twinlock_sim::Lane;
+use twinlock_simulation::bound::{room_bytes, work_bytes};
 use twinlock_simulation::model_inputs::ModelInputs;
 use twinlock_simulation::porep::{GIB, of_12_gib, scene, shop};
 use twinlock_simulation::program::Program;
@@ -96,31 +96,6 @@ fn where_freeing_needs_mem_the_naive_locks_deadlock() {
     assert!(played.record.count(|life| *life == Life::Done) < PARTITIONS as usize);
 }
 
-/// The most prestage buffers of another partition for which there is room while one is in `stage`
-/// and has everything it will still hold; in bytes.
-fn stageable_bytes(program: &Program, capacity_bytes: u64, stage: usize) -> u64 {
-    let live = |at: usize| -> u64 {
-        let of_work = program.live_in(at).filter_map(|index| {
-            let need = program.profile.buffers().get(index)?;
-            (need.pool == PoolId(0)).then_some(need.size_bytes)
-        });
-        of_work.sum()
-    };
-    let held = (stage..program.stages.len()).map(live).max().unwrap();
-    let mut room = capacity_bytes.saturating_sub(held);
-    let mut sizes: Vec<u64> =
-        program.stages[0].uploads.iter().filter_map(|at| program.buffer_bytes(*at)).collect();
-    sizes.sort_unstable();
-    let mut bytes = 0;
-    for size in sizes.into_iter().filter(|size| *size > 0) {
-        if size <= room {
-            room -= size;
-            bytes += size;
-        }
-    }
-    bytes
-}
-
 #[test]
 fn ours_ends_all_and_overlaps_wherever_there_is_room() {
     let program = partition();
@@ -141,22 +116,22 @@ fn ours_ends_all_and_overlaps_wherever_there_is_room() {
             span.lane == Lane::Upload && ["a", "b", "assignment"].contains(&span.view)
         };
         let engines = card.log().overlap_of(is_prestage, |span| span.lane == Lane::Compute);
-        let work_bytes = gib * GIB - card.config().context_bytes - program.layout_bytes[1];
+        let work = work_bytes(gib, &program);
         let last = program.stages.len() - 2;
-        let room_bytes = stageable_bytes(&program, work_bytes, last);
-        let seconds = room_bytes as f64 / INPUTS.link_bytes * f64::from(PARTITIONS - 1);
+        let room = room_bytes(&program, work, last);
+        let seconds = room as f64 / INPUTS.link_bytes * f64::from(PARTITIONS - 1);
         println!(
             "{gib} GiB: {:?}, {beside:?} of staging beside kernels, {engines:?} on the card; room for \
-             {room_bytes} of {staged_bytes} bytes",
+             {room} of {staged_bytes} bytes",
             played.ended
         );
         // All that has room before the other's kernels end is staged by then.
-        assert!(room_bytes >= 3 * GIB, "there is room for a buffer at least: {room_bytes}");
+        assert!(room >= 3 * GIB, "there is room for a buffer at least: {room}");
         assert!(beside.as_secs_f64() >= 0.98 * seconds, "{beside:?} of {seconds} s");
         // In the stages of L and A the kernels themselves wait for bases most of the time.
         assert!(engines.as_secs_f64() >= 0.5 * seconds, "{engines:?} of {seconds} s");
         if gib >= 24 {
-            assert_eq!(room_bytes, staged_bytes);
+            assert_eq!(room, staged_bytes);
         }
     }
 }

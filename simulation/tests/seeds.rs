@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use twinlock::scheduler::timeline::chrome_trace;
 use twinlock_simulation::check::Broken;
 use twinlock_simulation::model_inputs::ModelInputs;
 use twinlock_simulation::porep::{of_12_gib, scene as porep};
@@ -42,6 +43,16 @@ fn a_seed_replays() {
         let [one, two] = [(); 2].map(|()| play(scene(seed)).unwrap());
         assert_eq!(one.record.events(), two.record.events(), "seed {seed}");
         assert_eq!((one.ends, one.ended), (two.ends, two.ended), "seed {seed}");
+    }
+}
+
+/// The events are those of the product, so its timeline shows a simulated run.
+#[test]
+fn the_timeline_shows_a_run() {
+    let trace = chrome_trace(play(scene(1)).unwrap().record.events());
+    let entries = trace["traceEvents"].as_array().unwrap();
+    for name in ["compute", "prestage", "device memory", "done"] {
+        assert!(entries.iter().any(|entry| entry["name"] == name), "no {name}");
     }
 }
 

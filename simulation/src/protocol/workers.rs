@@ -2,15 +2,13 @@
 //! layout.
 
 use std::sync::Arc;
-use std::time::Duration;
-
 use twinlock::scheduler::admission::{PoolId, Ticket};
 use twinlock::scheduler::events::Life;
 use twinlock_api::{Device, MemoryClass, Region, Result, View};
 use twinlock_sim::{Clock, SimConfig};
 
 use crate::card::{Card, Opened, SlotSpec};
-use crate::execution::{Execution, Progress, touched};
+use crate::execution::{Execution, Progress};
 use crate::program::Program;
 use crate::record::Record;
 
@@ -95,16 +93,12 @@ impl Floor {
     /// Adds a stage's work to an execution.
     pub(super) fn add_stage(&self, to: &mut Execution, memory: Region, stage: usize) -> Result<()> {
         let Some(work) = self.program.stages.get(stage) else { return Ok(()) };
-        let uses = touched(&self.program, stage);
+        let uses = self.program.touched(stage);
         let mut views: Vec<View> = uses.iter().filter_map(|at| self.view(memory, *at)).collect();
         views.extend(&self.residents);
         let is_drain = stage + 1 == self.program.stages.len();
         let touches = if is_drain { &[][..] } else { &views };
-        to.add_stage(work, touches, |index| self.view(memory, index))
+        let next = self.program.stages.get(stage + 1);
+        to.add_stage(work, next, touches, |index| self.view(memory, index))
     }
-}
-
-/// How long a whole number of partitions took.
-pub fn since_start(record: &Record) -> Duration {
-    record.events().last().map_or(Duration::ZERO, |event| event.at)
 }

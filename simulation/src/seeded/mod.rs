@@ -97,7 +97,7 @@ fn card(rng: &mut ChaCha8Rng, seed: u64, at: u64, is_quiet: bool) -> CardSpec {
     };
     let mut faults = FaultPlan::from_seed(seed.wrapping_mul(31).wrapping_add(at), &rates);
     if rng.gen_bool(0.1) {
-        faults.faults.push(Fault::LostAt { at: Duration::from_millis(rng.gen_range(1..4_000)) });
+        faults.faults.push(Fault::LostAt { at: Duration::from_millis(rng.gen_range(50..4_000)) });
     }
     if is_quiet {
         faults = FaultPlan::none();

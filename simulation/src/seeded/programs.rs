@@ -9,6 +9,7 @@ use twinlock::scheduler::admission::{BufferNeed, PoolId, Profile, ResidentKey, R
 
 use super::UNIT;
 use crate::program::{Program, StageWork};
+use crate::shape::send_ahead;
 
 const WORK: PoolId = PoolId(0);
 const BASES: PoolId = PoolId(1);
@@ -31,6 +32,8 @@ pub(super) struct Draft {
     residents: Vec<ResidentNeed>,
     stages: Vec<StageWork>,
     host: [Duration; 3],
+    /// Whether stages are sent ahead.
+    ahead: bool,
 }
 
 fn millis(rng: &mut ChaCha8Rng, most: u64) -> Duration {
@@ -52,6 +55,7 @@ impl Draft {
             residents: Vec::new(),
             stages: vec![StageWork { name: "prestage", ..StageWork::default() }],
             host: [millis(rng, 200), millis(rng, 300), millis(rng, 30)],
+            ahead: rng.gen_bool(0.3),
         };
         for name in NAMES.into_iter().take(computed) {
             let kernels = millis(rng, 150) + Duration::from_millis(1);
@@ -137,7 +141,7 @@ impl Draft {
             *piece = shrink(*piece);
         }
         let [synthesis, beside, check] = self.host;
-        Some(Arc::new(Program {
+        let program = Program {
             offsets_bytes: Vec::new(),
             layout_bytes: Vec::new(),
             profile: Arc::new(Profile::new(buffers, self.residents.clone()).ok()?),
@@ -145,7 +149,9 @@ impl Draft {
             synthesis,
             beside,
             check,
-        }))
+        };
+        let program = if self.ahead { send_ahead(&program).ok()? } else { program };
+        Some(Arc::new(program))
     }
 
     /// One that fits every card.
@@ -163,6 +169,7 @@ impl Draft {
             residents: Vec::new(),
             stages: vec![prestage, work("one", 10), work("drain", 0)],
             host: [Duration::ZERO; 3],
+            ahead: false,
         }
     }
 }

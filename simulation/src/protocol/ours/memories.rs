@@ -1,12 +1,16 @@
 //! A partition's way into the order of its card: memories, plans, admission.
 
-use twinlock::scheduler::admission::{PoolSpec, Ticket};
-use twinlock::scheduler::core::{Event, Fault};
+use twinlock::scheduler::admission::{PoolId, PoolSpec, Ticket};
+use twinlock::scheduler::core::{DeviceId, Event, Fault};
 use twinlock_api::layout::ARENA_ALIGN_BYTES;
 use twinlock_api::{Device, Error, MemoryClass};
 
 use super::{Ours, Phase, Sabotage};
 use crate::check::Broken;
+
+fn pool(capacity_bytes: u64) -> PoolSpec {
+    PoolSpec { capacity_bytes, align_bytes: ARENA_ALIGN_BYTES }
+}
 
 /// How often a smaller memory is tried when the driver has less than it said.
 const SMALLER_ATTEMPTS: u32 = 3;
@@ -25,8 +29,9 @@ impl Ours {
     }
 
     fn want_memories(&mut self, ticket: Ticket) -> Result<(), Broken> {
+        let made = self.site_of(ticket).map_or(0, |site| site.memories_made);
         if let Some(part) = self.parts.get_mut(&ticket) {
-            (part.phase, part.asked_memories) = (Phase::AwaitMemories, true);
+            (part.phase, part.asked_memories) = (Phase::AwaitMemories, Some(made));
         }
         self.post(Event::WantMemories { ticket })
     }
@@ -52,16 +57,18 @@ impl Ours {
         {
             let _ = opened.device.allocate("kept", MemoryClass::Work, ARENA_ALIGN_BYTES);
         }
+        let asked = self.parts.get(&ticket).and_then(|part| part.asked_memories);
+        let Some(site) = self.site_of(ticket) else { return Ok(()) };
+        let are_there = site.card.opened.iter().any(|opened| !opened.memories.is_empty());
+        if are_there && asked.is_some_and(|asked| asked < site.memories_made) {
+            // Another made them meanwhile.
+            return self.keep_memories(ticket);
+        }
         let made = self.make_memories(ticket);
         let factor = if self.scene.sabotage == Sabotage::ClaimMore { 2 } else { 1 };
         let Some(site) = self.site_of(ticket) else { return Ok(()) };
         let memories = site.card.opened.iter().flat_map(|opened| &opened.memories);
-        let pools = memories
-            .map(|region| PoolSpec {
-                capacity_bytes: region.size_bytes() * factor,
-                align_bytes: ARENA_ALIGN_BYTES,
-            })
-            .collect();
+        let pools = memories.map(|region| pool(region.size_bytes() * factor)).collect();
         if let Err(error @ Error::DeviceLost { .. }) = made {
             return self.failed(ticket, &error);
         }
@@ -70,6 +77,17 @@ impl Ours {
             Ok(()) => self.want_admission(ticket),
             Err(error) => self.failed(ticket, &error),
         }
+    }
+
+    /// Says that the memories are as they were.
+    fn keep_memories(&mut self, ticket: Ticket) -> Result<(), Broken> {
+        let device = self.parts.get(&ticket).and_then(|part| part.device).map(DeviceId);
+        let admission = device.and_then(|device| self.core.admission_of(device));
+        let pools = [0, 1].map(PoolId).into_iter();
+        let pools = pools.filter_map(|id| admission.map(|admission| pool(admission.capacity(id))));
+        let pools = pools.collect();
+        self.post(Event::MemoriesMade { ticket, pools })?;
+        self.want_admission(ticket)
     }
 
     /// Takes as much as the card's pools are meant to have of what the driver has, less if it
@@ -94,7 +112,11 @@ impl Ours {
             sizes.reverse();
             match site.card.make_memories(&sizes) {
                 Err(Error::OutOfMemory { .. }) if attempt < SMALLER_ATTEMPTS => {}
-                made => return made,
+                Ok(()) => {
+                    site.memories_made += 1;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -115,7 +137,7 @@ impl Ours {
                     part.plan = 0;
                 }
                 // The driver may have more by now than when the memories were made.
-                if asked {
+                if asked.is_some() {
                     return self.wind_up(ticket, Event::Failed { ticket, fault: Fault::NoRoom });
                 }
                 self.want_memories(ticket)

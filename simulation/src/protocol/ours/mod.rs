@@ -170,8 +170,9 @@ struct Part {
     started: Duration,
     /// Which of its plans for this card is used.
     plan: usize,
-    /// Whether it asked for other memories in this attempt.
-    asked_memories: bool,
+    /// If it asked for other memories in this attempt, how often they had been made before.
+    asked_memories: Option<u64>,
+    asked_prestage: bool,
     asked_compute: bool,
     placements: BTreeMap<usize, Placement>,
     residents: BTreeMap<ResidentKey, ResidentPlacement>,
@@ -199,6 +200,7 @@ struct Site {
     loading: BTreeMap<ResidentKey, Ticket>,
     open_attempts: u32,
     is_gone: bool,
+    memories_made: u64,
     held_bytes: u64,
     /// What other processes want of each memory.
     pressed_bytes: [u64; 2],
@@ -266,6 +268,7 @@ impl Ours {
                 loading: BTreeMap::new(),
                 open_attempts: 0,
                 is_gone: false,
+                memories_made: 0,
                 held_bytes: 0,
                 pressed_bytes: [0; 2],
             });

@@ -8,7 +8,7 @@ use twinlock_sim::{Fault, SimCard};
 
 use super::{Ours, Phase, Sabotage};
 use crate::check::Broken;
-use crate::execution::{Execution, Progress, touched};
+use crate::execution::{Execution, Progress};
 
 impl Ours {
     pub(super) fn begin_staging(&mut self, ticket: Ticket) -> Result<(), Broken> {
@@ -22,7 +22,6 @@ impl Ours {
             Err(error) => return self.failed(ticket, &error),
         }
         part.phase = Phase::Prepare;
-        self.post(Event::WantPrestage { ticket })?;
         self.prepare(ticket)
     }
 
@@ -103,12 +102,14 @@ impl Ours {
             if self.scene.sabotage == Sabotage::ComputeUnasked {
                 return self.begin_stage(ticket, 1);
             }
-            if staged || self.is_next(device, ticket) {
+            let fresh = !std::mem::replace(&mut part.asked_prestage, true);
+            let (to_compute, there) = self.before(device, ticket);
+            if staged || (!fresh && to_compute == 0) {
                 if let Some(part) = self.parts.get_mut(&ticket) {
                     part.asked_compute = true;
                 }
                 self.post(Event::WantCompute { ticket })?;
-            } else if released {
+            } else if (fresh || released) && there <= 1 {
                 self.post(Event::WantPrestage { ticket })?;
             } else {
                 return Ok(());
@@ -116,17 +117,20 @@ impl Ours {
         }
     }
 
-    /// Whether no older partition on the card is still to compute or computes. Who asks for
-    /// `compute` without having all staged gets the rest of its memory at once or not at all, and
-    /// holds up the younger; so it asks again for the prestage as memory goes back, until it is
-    /// next.
-    fn is_next(&self, device: DeviceId, ticket: Ticket) -> bool {
-        let Some(admission) = self.core.admission_of(device) else { return true };
-        let mut older = admission.tickets().take_while(|other| *other != ticket);
-        older.all(|other| {
-            let phase = self.parts.get(&other).map(|part| part.phase);
-            matches!(phase, None | Some(Phase::Drain(_) | Phase::Check(_)))
-        })
+    /// How many older partitions on the card compute or are still to, and how many there are at
+    /// all.
+    ///
+    /// Who asks for `compute` without having all staged gets the rest of its memory at once or not
+    /// at all, and holds up the younger; so a partition asks for the prestage, and again as memory
+    /// goes back, until it is next. And only one is staged beside the one that computes: more
+    /// shorten nothing, for the link is one, and take room that the next could use. One that
+    /// drains still holds its window sums; what is placed around them leaves holes.
+    fn before(&self, device: DeviceId, ticket: Ticket) -> (usize, usize) {
+        let Some(admission) = self.core.admission_of(device) else { return (0, 0) };
+        let older = || admission.tickets().take_while(|other| *other != ticket);
+        let phases = older().filter_map(|other| self.parts.get(&other).map(|part| part.phase));
+        let compute = phases.filter(|phase| !matches!(phase, Phase::Drain(_) | Phase::Check(_)));
+        (compute.count(), older().count())
     }
 
     /// Notes the end of uploads and of a resident's loading.
@@ -187,7 +191,7 @@ impl Ours {
         if !is_drain {
             self.watch.computes(device, ticket)?;
         }
-        let mut uses = touched(&program, stage);
+        let mut uses = program.touched(stage);
         if self.scene.sabotage == Sabotage::LeaveUnused {
             uses.pop();
         }
@@ -213,7 +217,8 @@ impl Ours {
         let touches = if is_drain { &[][..] } else { &views };
         if let Some(execution) = &mut part.execution {
             let place = |at: usize| places.get(at).copied().flatten();
-            let added = execution.add_stage(work, touches, place);
+            let next = program.stages.get(stage + 1);
+            let added = execution.add_stage(work, next, touches, place);
             added.map_err(|error| Broken::Nonsense(format!("{ticket}: {error}")))?;
         }
         self.life(ticket, Life::StageStarted(work.name));
