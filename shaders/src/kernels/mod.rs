@@ -5,3 +5,8 @@ pub mod element;
 pub mod msm;
 pub mod ntt;
 pub mod points;
+
+use crate::Kernel;
+
+/// Every kernel, by file.
+pub const ALL: &[&[Kernel]] = &[element::KERNELS];
