@@ -1,1 +1,10 @@
 //! Dispatches of the `points` operations.
+
+use twinlock_api::op::DecodePoints;
+use twinlock_api::{Error, Result};
+
+use crate::launcher::Launcher;
+
+pub(crate) fn decode(_launcher: &mut Launcher<'_>, _op: &DecodePoints) -> Result<()> {
+    Err(Error::Unsupported("decode_points on the WGSL backend".to_owned()))
+}
