@@ -9,4 +9,4 @@ pub mod points;
 use crate::Kernel;
 
 /// Every kernel, by file.
-pub const ALL: &[&[Kernel]] = &[element::KERNELS];
+pub const ALL: &[&[Kernel]] = &[digits::KERNELS, element::KERNELS, msm::KERNELS, points::KERNELS];
