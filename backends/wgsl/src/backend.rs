@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use twinlock_api::{Backend, Device, Discovered, Error, OpenOptions, Result};
+use twinlock_shaders::{Arithmetic, Style};
 
 use crate::adapters::{self, NAME};
 use crate::device::WgslDevice;
 use crate::faults::Faults;
 use crate::open;
-use crate::settings::{Arithmetic, Settings, Style};
+use crate::settings::Settings;
 
 /// The WGSL backend. Its devices are `wgsl:0`, `wgsl:1`, ..., GPUs before software.
 #[derive(Debug, Clone, Copy, Default)]

@@ -265,8 +265,15 @@ impl Device for WgslDevice {
 
     fn enqueue(&self, stream: Stream, op: &Op) -> Result<()> {
         let views: Vec<_> = op.views().into_iter().map(|(view, _)| view).collect();
+        let broken = self.gpu.faults.take_op();
         // A failure on the device shows at the stream's next event.
-        self.run(stream, op.name(), &views, |launcher| ops::encode(launcher, op)).map(|_| ())
+        let outcome = self.run(stream, op.name(), &views, |launcher| {
+            if broken {
+                launcher.break_it();
+            }
+            ops::encode(launcher, op)
+        });
+        outcome.map(|_| ())
     }
 
     fn ntt_layout(&self, lg_domain: u32) -> Result<NttLayout> {

@@ -4,9 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use twinlock_api::{DeviceInfo, Error, Result};
+use twinlock_shaders::{Arithmetic, Style};
 
 use crate::faults::Faults;
-use crate::kernel::{Arithmetic, Style};
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
 use crate::timeline::Timeline;
@@ -17,6 +17,8 @@ pub(crate) struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
+    /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
+    pub(crate) immediate_bytes: u32,
     pub(crate) arithmetic: Arithmetic,
     pub(crate) style: Style,
     pub(crate) timeline: Arc<Timeline>,

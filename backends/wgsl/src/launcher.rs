@@ -3,11 +3,11 @@
 use std::num::NonZeroU64;
 
 use twinlock_api::{Error, Region, Result, View};
+use twinlock_shaders::kernels::element;
+use twinlock_shaders::{Arithmetic, Kernel, Style};
 
 use crate::gpu::{Gpu, Scopes, words};
-use crate::kernel::{Arithmetic, KernelKey, Style};
 use crate::timeline::{MAX_DISPATCHES, Part};
-use crate::words::WordKernel;
 
 /// A view with the buffer that it lies in.
 #[derive(Debug, Clone)]
@@ -124,7 +124,7 @@ impl<'g> Launcher<'g> {
     /// `KernelFailed` when the kernel does not compile, or `views` or `params` do not fit it.
     pub(crate) fn dispatch(
         &mut self,
-        key: KernelKey,
+        kernel: &Kernel,
         views: &[BoundView],
         params: &[u32],
         groups: [u32; 3],
@@ -137,10 +137,11 @@ impl<'g> Launcher<'g> {
         if groups.iter().any(|count| *count > most) {
             return Err(self.failed(format!("{groups:?} workgroups, {most} possible")));
         }
-        let kernel = gpu.pipelines.get(gpu, key)?;
-        if views.len() != kernel.bindings.len() || params.len() != kernel.param_words as usize {
+        let name = kernel.name;
+        let kernel = gpu.pipelines.get(gpu, kernel)?;
+        if views.len() != kernel.bindings.len() || params.len() != kernel.param_words {
             return Err(self.failed(format!(
-                "{key:?} takes {} views and {} parameters, got {} and {}",
+                "{name} takes {} views and {} parameters, got {} and {}",
                 kernel.bindings.len(),
                 kernel.param_words,
                 views.len(),
@@ -173,21 +174,24 @@ impl<'g> Launcher<'g> {
         }
         words.extend_from_slice(params);
 
-        let slot_bytes = gpu.params.slot_bytes();
         let part = self.part();
-        let (buffer, bytes) =
-            part.params.get_or_insert_with(|| (gpu.params.take(&gpu.device), Vec::new()));
-        let slot = bytes.len() as u64;
-        bytes.extend_from_slice(bytemuck::cast_slice(&words));
-        bytes.resize((slot + slot_bytes) as usize, 0);
-        entries.push(wgpu::BindGroupEntry {
-            binding: entries.len() as u32,
-            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                buffer,
-                offset: 0,
-                size: NonZeroU64::new((words.len() as u64 * 4).next_multiple_of(16)),
-            }),
-        });
+        let mut slot = None;
+        if !kernel.immediates {
+            let (buffer, bytes) =
+                part.params.get_or_insert_with(|| (gpu.params.take(&gpu.device), Vec::new()));
+            let start = bytes.len();
+            bytes.extend_from_slice(bytemuck::cast_slice(&words));
+            bytes.resize(start + gpu.params.slot_bytes() as usize, 0);
+            slot = Some(start as u32);
+            entries.push(wgpu::BindGroupEntry {
+                binding: entries.len() as u32,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset: 0,
+                    size: NonZeroU64::new((words.len() as u64 * 4).next_multiple_of(16)),
+                }),
+            });
+        }
         let group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
             layout: &kernel.layout,
@@ -198,7 +202,10 @@ impl<'g> Launcher<'g> {
             part.encoder.begin_compute_pass(&descriptor).forget_lifetime()
         });
         pass.set_pipeline(&kernel.pipeline);
-        pass.set_bind_group(0, &group, &[slot as u32]);
+        pass.set_bind_group(0, &group, slot.as_slice());
+        if kernel.immediates {
+            pass.set_immediates(0, bytemuck::cast_slice(&words));
+        }
         pass.dispatch_workgroups(groups[0], groups[1], groups[2]);
         self.count()
     }
@@ -218,10 +225,18 @@ impl<'g> Launcher<'g> {
             part.encoder.clear_buffer(&target.buffer, target.view.offset_bytes(), Some(len_bytes));
             return self.count();
         }
-        let count = len_bytes / 4;
-        let key = KernelKey::Words(WordKernel::Fill);
         let views = std::slice::from_ref(target);
-        self.dispatch(key, views, &[count as u32, word], WordKernel::groups(count))
+        let (words, groups) = self.word_groups(len_bytes)?;
+        self.dispatch(&element::FILL, views, &[words, word], groups)
+    }
+
+    /// Words of `len_bytes`, and the workgroups for them.
+    fn word_groups(&self, len_bytes: u64) -> Result<(u32, [u32; 3])> {
+        let words = len_bytes / 4;
+        let groups = element::groups(words).zip(u32::try_from(words).ok());
+        let ([x, y], words) =
+            groups.ok_or_else(|| self.failed(format!("{len_bytes} bytes in one dispatch")))?;
+        Ok((words, [x, y, 1]))
     }
 
     /// Copies one view over another of the same length that it does not overlap.
@@ -234,10 +249,9 @@ impl<'g> Launcher<'g> {
             return Ok(());
         }
         if source.view.region() == target.view.region() {
-            let count = len_bytes / 4;
-            let key = KernelKey::Words(WordKernel::Copy);
             let views = [source.clone(), target.clone()];
-            return self.dispatch(key, &views, &[count as u32], WordKernel::groups(count));
+            let (words, groups) = self.word_groups(len_bytes)?;
+            return self.dispatch(&element::COPY, &views, &[words], groups);
         }
         let from = (&source.buffer, source.view.offset_bytes());
         self.copy_buffers(from, (&target.buffer, target.view.offset_bytes()), len_bytes)
@@ -286,20 +300,21 @@ impl<'g> Launcher<'g> {
         }
     }
 
+    /// Encodes a command that is not valid, for tests.
+    pub(crate) fn break_it(&mut self) {
+        let buffer = self.gpu.params.take(&self.gpu.device);
+        let part = self.part();
+        part.pass = None;
+        // No offset is odd.
+        part.encoder.clear_buffer(&buffer, 1, Some(4));
+        self.gpu.params.give_back(vec![buffer]);
+    }
+
     /// The commands, ready to be submitted.
     ///
     /// # Errors
     /// What was wrong with them.
     pub(crate) fn finish(mut self) -> Result<Vec<Part>> {
-        if self.gpu.faults.take_op() {
-            let part = self.part();
-            part.pass = None;
-            // No offset is a multiple of 4 and odd.
-            let buffer = self.gpu.params.take(&self.gpu.device);
-            let part = self.part();
-            part.encoder.clear_buffer(&buffer, 1, Some(4));
-            self.gpu.params.give_back(vec![buffer]);
-        }
         self.end_part()?;
         Ok(self.parts)
     }

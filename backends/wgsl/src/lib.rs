@@ -16,7 +16,6 @@ mod budget;
 mod device;
 mod faults;
 mod gpu;
-mod kernel;
 mod launcher;
 mod memory;
 mod open;
@@ -26,11 +25,10 @@ mod pipelines;
 mod settings;
 mod staging;
 mod timeline;
-mod words;
 mod worker;
 
 pub use adapters::is_software;
 pub use backend::WgslBackend;
 #[doc(hidden)]
 pub use faults::Faults;
-pub use settings::{Arithmetic, Style};
+pub use twinlock_shaders::{Arithmetic, Style};

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use twinlock_api::{DeviceInfo, Error, Result};
+use twinlock_shaders::{Arithmetic, Style};
 
 use crate::adapters::Found;
 use crate::faults::Faults;
 use crate::gpu::Gpu;
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
-use crate::settings::{Arithmetic, Settings, Style};
+use crate::settings::Settings;
 use crate::timeline::Timeline;
 
 /// Opens `found` with what it has of the features that kernels can use.
@@ -23,10 +24,13 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     let wanted = wgpu::Features::SHADER_INT64
         | wgpu::Features::SUBGROUP
         | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::IMMEDIATES
         | wgpu::Features::PIPELINE_CACHE;
     let features = adapter.features() & wanted;
-    // Immediates are not used; a limit above 0 would need their feature.
-    let limits = wgpu::Limits { max_immediate_size: 0, ..adapter.limits() };
+    let mut limits = adapter.limits();
+    if !features.contains(wgpu::Features::IMMEDIATES) {
+        limits.max_immediate_size = 0;
+    }
     let request = adapter.request_device(&wgpu::DeviceDescriptor {
         label: Some(&info.name),
         required_features: features,
@@ -68,6 +72,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     let gpu = Arc::new(Gpu {
         params: ParamPool::new(&device, &limits),
         pipelines: Pipelines::new(&device, cache_file.as_deref()),
+        immediate_bytes: limits.max_immediate_size,
         info,
         device,
         queue,

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use twinlock_api::{Error, Result};
+use twinlock_shaders::{Access, Binding, Kernel, kernels};
 
 use crate::gpu::{Gpu, Scopes, words};
-use crate::kernel::{Access, Binding, KernelKey};
 use crate::params::MAX_PARAM_BYTES;
 
 /// A kernel, ready to run.
@@ -16,7 +16,10 @@ pub(crate) struct Pipeline {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) layout: wgpu::BindGroupLayout,
     pub(crate) bindings: Vec<Binding>,
-    pub(crate) param_words: u32,
+    /// Words of the kernel's own parameters.
+    pub(crate) param_words: usize,
+    /// Whether parameters are immediates; else they lie in a uniform.
+    pub(crate) immediates: bool,
 }
 
 type Slot = Arc<OnceLock<Result<Arc<Pipeline>>>>;
@@ -24,7 +27,8 @@ type Slot = Arc<OnceLock<Result<Arc<Pipeline>>>>;
 /// A device's kernels.
 #[derive(Default)]
 pub(crate) struct Pipelines {
-    made: Mutex<HashMap<KernelKey, Slot>>,
+    /// By name, for names are unique.
+    made: Mutex<HashMap<&'static str, Slot>>,
     cache: Option<wgpu::PipelineCache>,
 }
 
@@ -63,26 +67,26 @@ impl Pipelines {
     ///
     /// # Errors
     /// `KernelFailed` with the driver's words, each time.
-    pub(crate) fn get(&self, gpu: &Gpu, key: KernelKey) -> Result<Arc<Pipeline>> {
+    pub(crate) fn get(&self, gpu: &Gpu, kernel: &Kernel) -> Result<Arc<Pipeline>> {
         let slot = {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(made.entry(key).or_default())
+            Arc::clone(made.entry(kernel.name).or_default())
         };
         // Outside the lock, so that kernels compile side by side.
-        slot.get_or_init(|| self.compile(gpu, key).map(Arc::new)).clone()
+        slot.get_or_init(|| self.compile(gpu, kernel).map(Arc::new)).clone()
     }
 
     /// Compiles every kernel, on several threads.
     pub(crate) fn compile_all(&self, gpu: &Gpu) -> Result<()> {
-        let keys = KernelKey::all();
+        let all: Vec<_> = kernels::ALL.iter().copied().flatten().collect();
         let next = std::sync::atomic::AtomicUsize::new(0);
         let threads = std::thread::available_parallelism().map_or(2, usize::from).min(16);
         std::thread::scope(|scope| {
             let work = || {
                 loop {
                     let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let Some(key) = keys.get(at) else { return Ok(()) };
-                    self.get(gpu, *key)?;
+                    let Some(kernel) = all.get(at) else { return Ok(()) };
+                    self.get(gpu, kernel)?;
                 }
             };
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -94,15 +98,19 @@ impl Pipelines {
         })
     }
 
-    fn compile(&self, gpu: &Gpu, key: KernelKey) -> Result<Pipeline> {
+    fn compile(&self, gpu: &Gpu, kernel: &Kernel) -> Result<Pipeline> {
         let start = std::time::Instant::now();
-        let module = key.module(gpu.arithmetic, gpu.style);
-        let name = key.name();
+        let module = kernel.build(gpu.arithmetic, gpu.style);
+        let name = kernel.name;
         let failed = |reason: String| Error::KernelFailed { name, reason };
-        if module.uniform_words() as u64 * 4 > MAX_PARAM_BYTES {
-            let words = module.uniform_words();
-            return Err(failed(format!("{words} words of parameters, {MAX_PARAM_BYTES} bytes")));
+        let param_bytes = module.params_words() as u64 * 4;
+        let immediates = param_bytes <= u64::from(gpu.immediate_bytes);
+        if param_bytes > MAX_PARAM_BYTES {
+            return Err(failed(format!(
+                "{param_bytes} bytes of parameters, {MAX_PARAM_BYTES} possible"
+            )));
         }
+        let wgsl = if immediates { module.wgsl_with_immediates() } else { module.wgsl };
         let scopes = Scopes::push(&gpu.device);
         // SAFETY: every kernel has been parsed and validated by naga (again here), its loops end,
         // and its indices are bounded by its parameters, which the operations' shapes bound.
@@ -110,7 +118,7 @@ impl Pipelines {
             gpu.device.create_shader_module_trusted(
                 wgpu::ShaderModuleDescriptor {
                     label: Some(name),
-                    source: wgpu::ShaderSource::Wgsl(module.wgsl.into()),
+                    source: wgpu::ShaderSource::Wgsl(wgsl.into()),
                 },
                 wgpu::ShaderRuntimeChecks::unchecked(),
             )
@@ -124,7 +132,9 @@ impl Pipelines {
                 entry(at, wgpu::BufferBindingType::Storage { read_only }, false)
             })
             .collect();
-        entries.push(entry(entries.len() as u32, wgpu::BufferBindingType::Uniform, true));
+        if !immediates {
+            entries.push(entry(entries.len() as u32, wgpu::BufferBindingType::Uniform, true));
+        }
         let layout = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: Some(name),
             entries: &entries,
@@ -132,7 +142,7 @@ impl Pipelines {
         let pipeline_layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(name),
             bind_group_layouts: &[Some(&layout)],
-            immediate_size: 0,
+            immediate_size: if immediates { param_bytes as u32 } else { 0 },
         });
         let pipeline = gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(name),
@@ -148,12 +158,13 @@ impl Pipelines {
         if let Some(error) = scopes.pop() {
             return Err(failed(words(&error)));
         }
-        tracing::debug!(kernel = ?key, ms = start.elapsed().as_millis() as u64, "compiled");
+        tracing::debug!(kernel = name, ms = start.elapsed().as_millis() as u64, "compiled");
         Ok(Pipeline {
             pipeline,
             layout,
             bindings: module.bindings,
-            param_words: module.param_words,
+            param_words: module.params.len(),
+            immediates,
         })
     }
 }

@@ -1,24 +1,7 @@
 //! Choices that the environment can override.
 
 use twinlock_api::{Error, Result};
-
-/// How a kernel multiplies 32-bit words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Arithmetic {
-    /// Through `u64` (the feature `SHADER_INT64`).
-    Wide,
-    /// Limbs of 13 bits in `u32`.
-    Narrow,
-}
-
-/// How a kernel's multiplications are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Style {
-    /// Each written out, for GPUs.
-    Unrolled,
-    /// One call site in a loop, for drivers that compile slowly.
-    Compact,
-}
+use twinlock_shaders::{Arithmetic, Style};
 
 /// What overrides a device's own choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
