@@ -6,10 +6,8 @@
 
 mod wgsl;
 
-pub use wgsl::{
-    FP_UNITS, add, add_affine, decode, point_accessors, point_types, to_jacobian,
-};
 pub(crate) use wgsl::list;
+pub use wgsl::{FP_UNITS, add, add_affine, decode, point_accessors, point_types, to_jacobian};
 
 use crate::formula::{Algebra, OverFp, OverFp2, Recorder, Reg, Routine};
 

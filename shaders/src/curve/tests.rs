@@ -20,7 +20,7 @@ fn rng() -> ChaCha8Rng {
 }
 
 /// An element of Fp with operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Fp(CpuFp);
 
 impl Fp {
@@ -168,7 +168,7 @@ fn affine_of<P: Points>(xyzz: &[Fp]) -> Vec<Fp> {
 
 /// The compact style's loop, in Rust.
 fn run_table<T: Number>(table: &Encoded, inputs: &[T]) -> Vec<T> {
-    let zero = inputs[0] - inputs[0];
+    let zero = T::default();
     let mut slots = vec![zero; table.num_slots];
     slots[..inputs.len()].copy_from_slice(inputs);
     let run = |slots: &mut Vec<T>, range: std::ops::Range<usize>| {

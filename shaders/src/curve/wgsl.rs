@@ -155,7 +155,9 @@ struct Body {
 
 fn body(routine: &Routine, style: Style, inputs: &[String], targets: &[String]) -> Body {
     match style {
-        Style::Unrolled => Body { globals: String::new(), code: unrolled(routine, inputs, targets) },
+        Style::Unrolled => {
+            Body { globals: String::new(), code: unrolled(routine, inputs, targets) }
+        }
         Style::Compact => compact(routine, inputs, targets),
     }
 }

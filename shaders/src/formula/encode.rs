@@ -110,9 +110,7 @@ impl Routine {
         let mut slots = Slots { held: (0..self.num_inputs).map(Some).collect() };
         let in_branch = |branch: &Branch, reg| is_read(reg, &branch.steps, &branch.outputs);
         encode_branch(&self.head, &mut slots, &mut words, |reg| {
-            self.zeros.contains(&reg)
-                || in_branch(&self.rare, reg)
-                || in_branch(&self.generic, reg)
+            self.zeros.contains(&reg) || in_branch(&self.rare, reg) || in_branch(&self.generic, reg)
         });
         let zeros = self.zeros.iter().map(|reg| slots.of(*reg)).collect();
         let rare_at = words.len();

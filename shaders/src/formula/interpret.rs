@@ -4,9 +4,10 @@ use std::ops::{Add, Mul, Neg, Sub};
 
 use super::{Branch, Routine, Step};
 
-/// What a routine can run over, e.g. blstrs's `Fp`.
+/// What a routine can run over; its default is zero.
 pub trait Number:
     Copy
+    + Default
     + PartialEq
     + Add<Output = Self>
     + Sub<Output = Self>
@@ -17,6 +18,7 @@ pub trait Number:
 
 impl<T> Number for T where
     T: Copy
+        + Default
         + PartialEq
         + Add<Output = T>
         + Sub<Output = T>
@@ -36,13 +38,17 @@ impl Routine {
         run(&self.head, &mut registers)?;
         let is_zero = |reg: &u16| {
             let value = registers.get(usize::from(*reg)).copied().flatten()?;
-            Some(value == value - value)
+            Some(value == T::default())
         };
         let zeros: Option<Vec<bool>> = self.zeros.iter().map(is_zero).collect();
         let rare = !self.zeros.is_empty() && zeros?.into_iter().all(|zero| zero);
         let branch = if rare { &self.rare } else { &self.generic };
         run(branch, &mut registers)?;
-        branch.outputs.iter().map(|reg| registers.get(usize::from(*reg)).copied().flatten()).collect()
+        branch
+            .outputs
+            .iter()
+            .map(|reg| registers.get(usize::from(*reg)).copied().flatten())
+            .collect()
     }
 }
 

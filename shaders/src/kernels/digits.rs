@@ -116,11 +116,7 @@ fn place(arithmetic: Arithmetic, _: Style) -> Module {
     Module::assemble(
         PLACE.name,
         THREADS,
-        vec![
-            scalars(),
-            Binding::atomics("counts"),
-            Binding::words("entries", Access::ReadWrite),
-        ],
+        vec![scalars(), Binding::atomics("counts"), Binding::words("entries", Access::ReadWrite)],
         vec![
             "len",
             "window_bits",

@@ -12,7 +12,9 @@
 
 use twinlock_fields::FP;
 
-use crate::curve::{Curve, FP_UNITS, add, add_affine, list, point_accessors, point_types, to_jacobian};
+use crate::curve::{
+    Curve, FP_UNITS, add, add_affine, list, point_accessors, point_types, to_jacobian,
+};
 use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
 
 /// Threads of a workgroup.
@@ -343,9 +345,8 @@ fn finish(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style
     body += &accessors(&FP, "windows", true, arithmetic);
     body += &to_jacobian(curve, style);
     let len = 3 * curve.degree();
-    let stores = list(len, "\n", |i| {
-        format!("    fp_store_windows(at + {}u, point.c{i});", i * FP_UNITS)
-    });
+    let stores =
+        list(len, "\n", |i| format!("    fp_store_windows(at + {}u, point.c{i});", i * FP_UNITS));
     let main = format!(
         "    if id >= params.total {{ return; }}
     let point = to_jacobian(xyzz_load_sums(params.in_first + id));

@@ -65,7 +65,8 @@ fn decode_points(curve: Curve, in_place: bool, arithmetic: Arithmetic, style: St
     });
     // The first coefficient in the file carries the flags.
     let first = degree - 1;
-    let any = list(len * FP_UNITS, " | ", |i| format!("any_bits(v{}.w{})", i / FP_UNITS, i % FP_UNITS));
+    let any =
+        list(len * FP_UNITS, " | ", |i| format!("any_bits(v{}.w{})", i / FP_UNITS, i % FP_UNITS));
     let below = list(len, " && ", |i| format!("fp_words_below_modulus(v{i})"));
     let values = list(len, ", ", |i| format!("fp_raw_to_kernel(fp_from_words(v{i}))"));
     let off = list(degree, " && ", |i| format!("fp_is_zero(decoded.c{})", len + i));
