@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use twinlock_api::{Error, Region, Result, View};
+use twinlock_api::{DeviceInfo, Error, Region, Result, View};
 use twinlock_shaders::kernels::element;
 use twinlock_shaders::{Arithmetic, Kernel, Style};
 
@@ -72,6 +72,11 @@ impl<'g> Launcher<'g> {
         regions: Vec<(Region, wgpu::Buffer)>,
     ) -> Self {
         Self { gpu, name, regions, part: None, parts: Vec::new() }
+    }
+
+    /// The device.
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        &self.gpu.info
     }
 
     /// The device's limits.
