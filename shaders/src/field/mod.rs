@@ -135,9 +135,6 @@ pub fn prelude(field: &Field, arithmetic: Arithmetic) -> String {
     code.open(format!("fn {f}_neg(a: {ty}) -> {ty}"));
     code.line(format!("return {f}_sub({f}_zero(), a);"));
     code.close();
-    code.open(format!("fn {f}_sqr(a: {ty}) -> {ty}"));
-    code.line(format!("return {f}_mul(a, a);"));
-    code.close();
     code.text
 }
 

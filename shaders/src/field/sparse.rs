@@ -86,6 +86,7 @@ pub(super) fn write(form: &Form, code: &mut Code) {
     code.close();
 
     mul(form, &p, code);
+    sqr(form, &p, code);
     words(form, code);
     raw_to_kernel(form, &p, code);
     kernel_to_raw(form, &p, code);
@@ -95,33 +96,65 @@ pub(super) fn write(form: &Form, code: &mut Code) {
 /// row's lowest limb: 60 * 2^26 + 2^19, 28 * 2^56 + 2^36 or 18 * 2^58 + 2^35 at most.
 fn mul(form: &Form, p: &[u32], code: &mut Code) {
     let (f, ty, n) = (form.field.name, form.ty(), form.count);
-    let (width, mask, column) = (form.width, form.mask(), Column::of(form));
+    let column = Column::of(form);
     code.open(format!("fn {f}_mul(a: {ty}, b: {ty}) -> {ty}"));
     for i in 0..n {
         code.line(format!("let a{i} = {};", column.widen(&format!("a.l{i}"))));
+        code.line(format!("let b{i} = {};", column.widen(&format!("b.l{i}"))));
     }
+    reduce(form, p, |row, i| Some(format!("a{i} * b{row}")), code);
+    code.close();
+}
+
+/// The square: row i has only the products with limbs from i on, doubled but for a limb's own
+/// square. Every product of column i is there when row i reduces it, for one of its factors comes
+/// from a limb of at most i / 2.
+fn sqr(form: &Form, p: &[u32], code: &mut Code) {
+    let (f, ty, n) = (form.field.name, form.ty(), form.count);
+    let column = Column::of(form);
+    code.open(format!("fn {f}_sqr(a: {ty}) -> {ty}"));
+    for i in 0..n {
+        code.line(format!("let a{i} = {};", column.widen(&format!("a.l{i}"))));
+        code.line(format!("let twice{i} = {};", column.widen(&format!("a.l{i} << 1u"))));
+    }
+    let product = |row: usize, i: usize| match i.cmp(&row) {
+        std::cmp::Ordering::Less => None,
+        std::cmp::Ordering::Equal => Some(format!("a{i} * a{i}")),
+        std::cmp::Ordering::Greater => Some(format!("a{row} * twice{i}")),
+    };
+    reduce(form, p, product, code);
+    code.close();
+}
+
+/// Adds up `product(row, limb)` in column `row + limb` and reduces column by column; returns the
+/// result.
+fn reduce(
+    form: &Form,
+    p: &[u32],
+    product: impl Fn(usize, usize) -> Option<String>,
+    code: &mut Code,
+) {
+    let (n, width, mask, column) = (form.count, form.width, form.mask(), Column::of(form));
     let factor = form.field.reduction_factor(width);
+    let sum =
+        |terms: [Option<String>; 4]| terms.into_iter().flatten().collect::<Vec<_>>().join(" + ");
     for row in 0..n {
-        let previous = |limb: usize| match (row, limb) {
-            (0, _) => String::new(),
-            // The column that the last row freed.
-            (_, limb) if limb == n - 1 => String::new(),
-            (_, limb) => format!(" + t{}_{limb}", row - 1),
+        // A row frees the lowest column, so the last one of each row is new.
+        let previous = |limb: usize| {
+            let last = row.checked_sub(1).filter(|_| limb + 1 < n)?;
+            Some(format!("t{last}_{limb}"))
         };
-        code.line(format!("let b{row} = {};", column.widen(&format!("b.l{row}"))));
-        code.line(format!("let x{row} = a0 * b{row}{};", previous(0)));
+        let x = sum([product(row, 0), previous(0), None, None]);
+        code.line(format!("let x{row} = {x};"));
         let m = format!("({} * {factor}u) & {mask}u", column.low(&format!("x{row}")));
         code.line(format!("let m{row} = {};", column.widen(&m)));
         let p0 = column.literal(p[0]);
         code.line(format!("let c{row} = (x{row} + m{row} * {p0}) >> {width}u;"));
         for (i, p) in p.iter().enumerate().skip(1) {
-            let carry = if i == 1 { format!(" + c{row}") } else { String::new() };
-            code.line(format!(
-                "let t{row}_{} = a{i} * b{row} + m{row} * {}{}{carry};",
-                i - 1,
-                column.literal(*p),
-                previous(i)
-            ));
+            let reduction = format!("m{row} * {}", column.literal(*p));
+            let carry = (i == 1).then(|| format!("c{row}"));
+            let t = sum([product(row, i), Some(reduction), previous(i), carry]);
+            code.line(format!("let t{row}_{} = {t};", i - 1));
         }
     }
     for i in 0..n - 1 {
@@ -129,7 +162,6 @@ fn mul(form: &Form, p: &[u32], code: &mut Code) {
     }
     code.line(format!("let t{} = {};", n - 1, column.literal(0)));
     carry_and_subtract_modulus(form, p, column, code);
-    code.close();
 }
 
 /// Returns the columns `t`, carried, less the modulus if the value is not below it. The value is

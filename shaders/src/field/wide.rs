@@ -66,6 +66,10 @@ pub(super) fn write(form: &Form, code: &mut Code) {
     subtract_modulus(form, &p, code);
     code.close();
 
+    code.open(format!("fn {f}_sqr(a: {ty}) -> {ty}"));
+    code.line(format!("return {f}_mul(a, a);"));
+    code.close();
+
     code.open(format!("fn {f}_from_words(words: {ty}Words) -> {ty}"));
     let words = form.value(|i| format!("words.w{}[{}]", i / 4, i % 4));
     code.line(format!("return {words};"));
