@@ -1,9 +1,9 @@
 //! Field products a second on the first adapter, for each field and arithmetic:
 //! `cargo run --release -p twinlock-wgsl --example throughput [-- ROUNDS]`.
 //!
-//! Each of 2^18 threads multiplies in a chain, `x, y = y, x * y`, ROUNDS times (2,000 if not told).
-//! The first threads' results are checked. Prints billions of products a second and the time to
-//! compile, which includes the first run.
+//! Each of 2^18 threads multiplies in a chain, `x, y = y, x * y`, or squares, `x = x^2`, ROUNDS times
+//! (2,000 if not told). The first threads' results are checked. Prints billions of products a second
+//! and the time to compile, which includes the first run.
 #![allow(unsafe_code, clippy::print_stdout)]
 
 use std::error::Error;
@@ -16,16 +16,27 @@ const LG_THREADS: u32 = 18;
 const GROUP: u32 = 128;
 const RUNS: u32 = 3;
 
-fn module(field: &Field, arithmetic: Arithmetic) -> Module {
+/// What is repeated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    Product,
+    Square,
+}
+
+fn module(field: &Field, arithmetic: Arithmetic, step: Step) -> Module {
     let f = field.name;
     let quads = field.limbs / 4;
     let body = prelude(field, arithmetic) + &accessors(field, "data", true, arithmetic);
+    let step = match step {
+        Step::Product => format!("{f}_mul(x, y)"),
+        Step::Square => format!("{f}_sqr(y)"),
+    };
     let main = format!(
         "    let at = id * {quads}u;
     var x = {f}_load_data(at);
     var y = x;
     for (var round = 0u; round < params.rounds; round++) {{
-        let z = {f}_mul(x, y);
+        let z = {step};
         x = y;
         y = z;
     }}
@@ -36,11 +47,14 @@ fn module(field: &Field, arithmetic: Arithmetic) -> Module {
 }
 
 /// What [`module`] makes of a value, slowly; `R` is the radix of memory.
-fn expected(field: &Field, value: &[u32], rounds: u32) -> Vec<u32> {
+fn expected(field: &Field, step: Step, value: &[u32], rounds: u32) -> Vec<u32> {
     let standard = field.from_montgomery(value);
     let (mut x, mut y) = (standard.clone(), standard);
     for _ in 0..rounds {
-        let z = field.mul(&x, &y);
+        let z = match step {
+            Step::Product => field.mul(&x, &y),
+            Step::Square => field.mul(&y, &y),
+        };
         (x, y) = (y, z);
     }
     field.to_montgomery(&y)
@@ -140,6 +154,7 @@ impl Bench {
         &self,
         field: &Field,
         arithmetic: Arithmetic,
+        step: Step,
         rounds: u32,
     ) -> Result<(), Box<dyn Error>> {
         let values: Vec<_> = (0..64)
@@ -152,14 +167,14 @@ impl Bench {
             .flat_map(|thread| values[thread % values.len()].iter().copied())
             .collect();
         let start = Instant::now();
-        let pipeline = self.pipeline(&module(field, arithmetic));
+        let pipeline = self.pipeline(&module(field, arithmetic, step));
         let data = self.buffer(&words, wgpu::BufferUsages::STORAGE);
         self.run(&pipeline, &data, 3)?;
         let compile = start.elapsed();
         let found = self.read(&data, 64 * field.limbs)?;
         for (value, found) in values.iter().zip(found.chunks(field.limbs)) {
-            if expected(field, value, 3) != found {
-                return Err(format!("{} {arithmetic:?}: a wrong product", field.name).into());
+            if expected(field, step, value, 3) != found {
+                return Err(format!("{} {arithmetic:?}: a wrong {step:?}", field.name).into());
             }
         }
         let mut best = Duration::MAX;
@@ -168,7 +183,7 @@ impl Bench {
         }
         let products = f64::from(rounds) * f64::from(1u32 << LG_THREADS);
         println!(
-            "{} {arithmetic:?}: {:.2} G products/s ({:.1} ms; compiled in {:.2} s)",
+            "{} {arithmetic:?} {step:?}: {:.4} G/s ({:.1} ms; compiled in {:.2} s)",
             field.name,
             products / best.as_secs_f64() / 1e9,
             best.as_secs_f64() * 1e3,
@@ -198,7 +213,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 println!("{} {arithmetic:?}: no 64-bit integers", field.name);
                 continue;
             }
-            bench.measure(&field, arithmetic, rounds)?;
+            for step in [Step::Product, Step::Square] {
+                bench.measure(&field, arithmetic, step, rounds)?;
+            }
         }
     }
     Ok(())

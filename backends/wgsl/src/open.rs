@@ -57,8 +57,8 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     let wide = features.contains(wgpu::Features::SHADER_INT64);
     let own = if wide { Arithmetic::Wide } else { Arithmetic::Narrow };
     let arithmetic = settings.arithmetic.unwrap_or(own);
-    if arithmetic == Arithmetic::Wide && !wide {
-        let message = "wide arithmetic is asked for, but its shaders have no 64-bit integers";
+    if arithmetic.needs_int64() && !wide {
+        let message = "wide or sparse arithmetic is asked for, but its shaders have no u64";
         return Err(Error::Unsupported(format!("{}: {message}", info.name)));
     }
     let software = adapter_info.device_type == wgpu::DeviceType::Cpu;

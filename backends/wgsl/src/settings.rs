@@ -36,7 +36,16 @@ impl Settings {
             Some(text) if text == b => Ok(Some(false)),
             Some(text) => Err(Error::invalid(format!("{name}={text} is neither {a} nor {b}"))),
         };
-        let wide = one_of(ARITHMETIC, "wide", "narrow")?;
+        let arithmetic = match lookup(ARITHMETIC).as_deref() {
+            None | Some("") => None,
+            Some("wide") => Some(Arithmetic::Wide),
+            Some("sparse") => Some(Arithmetic::Sparse),
+            Some("narrow") => Some(Arithmetic::Narrow),
+            Some(text) => {
+                let message = format!("{ARITHMETIC}={text} is not wide, sparse or narrow");
+                return Err(Error::invalid(message));
+            }
+        };
         let unrolled = one_of(STYLE, "unrolled", "compact")?;
         let number = |text: String| {
             text.trim()
@@ -44,7 +53,7 @@ impl Settings {
                 .map_err(|_| Error::invalid(format!("{MEMORY}={text} is not a number of bytes")))
         };
         Ok(Self {
-            arithmetic: wide.map(|wide| if wide { Arithmetic::Wide } else { Arithmetic::Narrow }),
+            arithmetic,
             style: unrolled.map(|yes| if yes { Style::Unrolled } else { Style::Compact }),
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
             uniforms: false,
