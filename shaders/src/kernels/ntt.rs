@@ -21,7 +21,7 @@ mod plan;
 
 use twinlock_fields::FR;
 
-use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, prelude};
 
 pub use plan::{Buffer, Dispatch, MAX_LG, Transform, plan, workspace_bytes};
 
@@ -88,7 +88,6 @@ fn inverse(arithmetic: Arithmetic, style: Style) -> Module {
 
 fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool) -> Module {
     let mut body = prelude(&FR, arithmetic);
-    body += &accessors(&FR, "data", true, arithmetic);
     for (name, value) in [
         ("TILE", 1 << LG_TILE),
         ("LOW_TABLE", MAX_PASSES << LG_TILE),
@@ -99,9 +98,9 @@ fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool)
     body += TILE;
     // Elements take the factor between two passes after the first, or undo it before.
     let (load, store) = if inverse {
-        ("between(value, place)", "value")
+        ("between(words, place)", "words")
     } else {
-        ("value", "between(value, place)")
+        ("words", "between(words, place)")
     };
     let (threads, stages) = match (style, inverse) {
         (Style::Compact, false) => (TILE_LEN / 2, RADIX_2_FORWARD),
@@ -114,8 +113,9 @@ fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool)
     let tile_number = params.first + group;
     for (var i = local; i < size; i += {threads}u) {{
         let place = placed(i, tile_number, 0u);
-        let value = fr_load_raw_data(2u * place.index);
-        tile_store(place.slot, {load});
+        let start = params.data_offset + 2u * place.index;
+        let words = FrWords(data[start], data[start + 1u]);
+        tile_put(place.slot, {load});
     }}
     // Neighbours lie together in the tile, unless butterfly positions do so in memory.
     let base = select(params.run_bits, 0u, params.at == 0u);
@@ -124,8 +124,11 @@ fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool)
     workgroupBarrier();
     for (var i = local; i < size; i += {threads}u) {{
         let place = placed(i, tile_number, 1u);
-        let value = tile_load(place.slot);
-        fr_store_raw_data(2u * place.index, {store});
+        let words = tile_get(place.slot);
+        let scaled = {store};
+        let start = params.data_offset + 2u * place.index;
+        data[start] = scaled.w0;
+        data[start + 1u] = scaled.w1;
     }}"
     );
     let bindings = vec![data(), table()];
@@ -241,17 +244,16 @@ const TILE: &str = "
 // Limb i of element j at i * TILE + j: neighbours in neighbouring banks.
 var<workgroup> tile: array<u32, 8u * TILE>;
 
-fn tile_load(at: u32) -> Fr {
-    return fr_from_words(FrWords(
+fn tile_get(at: u32) -> FrWords {
+    return FrWords(
         vec4<u32>(tile[at], tile[at + TILE], tile[at + 2u * TILE], tile[at + 3u * TILE]),
         vec4<u32>(
             tile[at + 4u * TILE], tile[at + 5u * TILE], tile[at + 6u * TILE], tile[at + 7u * TILE],
         ),
-    ));
+    );
 }
 
-fn tile_store(at: u32, value: Fr) {
-    let words = fr_to_words(value);
+fn tile_put(at: u32, words: FrWords) {
     tile[at] = words.w0.x;
     tile[at + TILE] = words.w0.y;
     tile[at + 2u * TILE] = words.w0.z;
@@ -260,6 +262,14 @@ fn tile_store(at: u32, value: Fr) {
     tile[at + 5u * TILE] = words.w1.y;
     tile[at + 6u * TILE] = words.w1.z;
     tile[at + 7u * TILE] = words.w1.w;
+}
+
+fn tile_load(at: u32) -> Fr {
+    return fr_from_words(tile_get(at));
+}
+
+fn tile_store(at: u32, value: Fr) {
+    tile_put(at, fr_to_words(value));
 }
 
 fn table(at: u32) -> Fr {
@@ -356,10 +366,10 @@ fn factored(value: Fr, bound: bool, w: u32) -> Fr {
 }
 
 // The element times its factor between this pass and the next.
-fn between(value: Fr, place: Place) -> Fr {
+fn between(words: FrWords, place: Place) -> FrWords {
     let flags = params.flags & 48u;
     if flags == 0u {
-        return value;
+        return words;
     }
     let exponent = (place.digit * place.rest) << params.before;
     let low_at = LOW_TABLE + (exponent & ((1u << params.low_bits) - 1u));
@@ -367,7 +377,7 @@ fn between(value: Fr, place: Place) -> Fr {
     if flags == 48u {
         factor = fr_mul(factor, table(low_at));
     }
-    return fr_mul(value, factor);
+    return fr_to_words(fr_mul(fr_from_words(words), factor));
 }
 ";
 
