@@ -6,7 +6,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::Fr;
 use twinlock_cpu::ntt::{self, Direction, Order};
-use twinlock_shaders::kernels::ntt::{Buffer, KERNELS, LG_TILE, Transform, plan, workspace_bytes};
+use twinlock_shaders::kernels::ntt::{
+    Buffer, Dispatch, KERNELS, LG_TILE, MAX_LG, Transform, plan, plan_in_steps, workspace_bytes,
+};
 use twinlock_shaders::{Arithmetic, Style};
 
 struct Ntts {
@@ -24,12 +26,16 @@ impl Ntts {
 
     /// The transform of `values`, in a view with an offset.
     fn run(&self, transform: Transform, values: &[Fr]) -> Vec<Fr> {
+        self.dispatch(transform.lg, &plan(transform).expect("in range"), values)
+    }
+
+    fn dispatch(&self, lg: u32, dispatches: &[Dispatch], values: &[Fr]) -> Vec<Fr> {
         const PAD: u32 = 6;
         let words: &[u32] = bytemuck::cast_slice(values);
         let data = self.gpu.buffer(&[&[9; 4 * PAD as usize], words].concat());
-        let bytes = workspace_bytes(transform.lg).expect("in range");
+        let bytes = workspace_bytes(lg).expect("in range");
         let tables = self.gpu.buffer(&vec![!0; bytes as usize / 4 + 8]);
-        for dispatch in plan(transform).expect("in range") {
+        for dispatch in dispatches {
             let found = KERNELS.iter().position(|kernel| kernel.name == dispatch.kernel.name);
             let found = found.expect("one of the kernels");
             let (mut params, mut buffers) = (vec![], vec![]);
@@ -41,7 +47,7 @@ impl Ntts {
                 buffers.push(buffer);
                 params.push(offset);
             }
-            params.extend(dispatch.params);
+            params.extend(&dispatch.params);
             self.gpu.dispatch(&self.pipelines[found], &buffers, &params, [dispatch.groups, 1]);
         }
         let found = self.gpu.read(&data);
@@ -119,5 +125,45 @@ fn every_transform_sparse() {
 
 #[test]
 fn three_passes() {
-    check(Arithmetic::Sparse, Style::Unrolled, [2 * LG_TILE + 1]);
+    let Some(ntts) = Ntts::open(Arithmetic::Sparse, Style::Unrolled) else { return };
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let lg = 2 * LG_TILE + 1;
+    let values = random(lg, &mut rng);
+    // Both directions and orders, each with a coset or without, for time.
+    let some = all(lg)
+        .filter(|t| t.natural_input != t.natural_output)
+        .filter(|t| t.coset == (t.inverse == t.natural_input));
+    for transform in some {
+        let found = ntts.run(transform, &values);
+        assert!(found == on_the_cpu(transform, &values), "{transform:?}, seed {seed}");
+    }
+}
+
+/// Large domains take several dispatches a pass.
+#[test]
+fn passes_in_steps() {
+    let Some(ntts) = Ntts::open(Arithmetic::Narrow, Style::Compact) else { return };
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let values = random(LG_TILE + 3, &mut rng);
+    for max_tiles in [1, 3] {
+        for transform in all(LG_TILE + 3) {
+            let plan = plan_in_steps(transform, max_tiles).expect("in range");
+            let found = ntts.dispatch(transform.lg, &plan, &values);
+            let expected = on_the_cpu(transform, &values);
+            assert!(found == expected, "{transform:?} by {max_tiles}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn plans_are_bounded() {
+    for transform in all(MAX_LG).chain(all(22)) {
+        let plan = plan(transform).expect("in range");
+        assert!(plan.iter().all(|dispatch| (1..=65_535).contains(&dispatch.groups)));
+    }
+    assert!(all(MAX_LG + 1).all(|transform| plan(transform).is_none()));
+    assert_eq!(workspace_bytes(MAX_LG + 1), None);
+    assert!(workspace_bytes(22).expect("in range") <= 2 << 20);
 }

@@ -23,7 +23,7 @@ use twinlock_fields::FR;
 
 use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, prelude};
 
-pub use plan::{Buffer, Dispatch, MAX_LG, Transform, plan, workspace_bytes};
+pub use plan::{Buffer, Dispatch, MAX_LG, Transform, plan, plan_in_steps, workspace_bytes};
 
 /// log2 of a tile's elements.
 pub const LG_TILE: u32 = 9;

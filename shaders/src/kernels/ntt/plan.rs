@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use twinlock_fields::{FR, FR_COSET_GENERATOR};
 
-use super::{FORWARD, INVERSE, LG_TILE, MAX_PASSES, REVERSE, TABLES, THREADS};
+use super::{FORWARD, INVERSE, LG_TILE, MAX_PASSES, REVERSE, TABLES, THREADS, TILE_LEN};
 use crate::Kernel;
 
 /// The largest domain's base-2 logarithm: indices have 32 bits and count 16 bytes.
@@ -12,8 +12,6 @@ pub const MAX_LG: u32 = 30;
 
 /// Tiles of one dispatch: 2^22 elements, so that none is long for a watchdog.
 const MAX_TILES: u32 = 1 << 13;
-/// Workgroups of one dispatch of the reversal.
-const MAX_GROUPS: u32 = 1 << 14;
 
 /// Which transform of 2^`lg` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +78,12 @@ pub fn workspace_bytes(lg: u32) -> Option<u64> {
 
 /// The dispatches of a transform, in order. `None` past [`MAX_LG`].
 pub fn plan(transform: Transform) -> Option<Vec<Dispatch>> {
+    plan_in_steps(transform, MAX_TILES)
+}
+
+/// [`plan`] with at most `max_tiles` tiles a dispatch.
+pub fn plan_in_steps(transform: Transform, max_tiles: u32) -> Option<Vec<Dispatch>> {
+    let max_tiles = max_tiles.max(1);
     let Transform { lg, inverse, coset, natural_input, natural_output } = transform;
     if lg > MAX_LG {
         return None;
@@ -117,11 +121,11 @@ pub fn plan(transform: Transform) -> Option<Vec<Dispatch>> {
         let tiles = 1u32 << (lg - bits - run_bits);
         let own = [lg, bits, at, run_bits, number << LG_TILE, flags, digits[0], before];
         let kernel = if inverse { INVERSE } else { FORWARD };
-        passes.push((0..tiles).step_by(MAX_TILES as usize).map(move |first| Dispatch {
+        passes.push((0..tiles).step_by(max_tiles as usize).map(move |first| Dispatch {
             kernel,
             buffers: &[Buffer::Data, Buffer::Tables],
             params: [&[first], &own[..]].concat(),
-            groups: MAX_TILES.min(tiles - first),
+            groups: max_tiles.min(tiles - first),
         }));
         before += bits;
     }
@@ -131,11 +135,12 @@ pub fn plan(transform: Transform) -> Option<Vec<Dispatch>> {
     dispatches.extend(passes.into_iter().flatten());
     if !single && natural_input == natural_output {
         let groups = (1u32 << lg).div_ceil(THREADS);
-        dispatches.extend((0..groups).step_by(MAX_GROUPS as usize).map(|first| Dispatch {
+        let max_groups = max_tiles.saturating_mul(TILE_LEN / THREADS);
+        dispatches.extend((0..groups).step_by(max_groups as usize).map(|first| Dispatch {
             kernel: REVERSE,
             buffers: &[Buffer::Data],
             params: vec![lg, first * THREADS],
-            groups: MAX_GROUPS.min(groups - first),
+            groups: max_groups.min(groups - first),
         }));
     }
     Some(dispatches)
