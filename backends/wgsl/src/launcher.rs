@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU64;
 
-use twinlock_api::{Error, Region, Result, View};
+use twinlock_api::{DeviceInfo, Error, Region, Result, View};
+use twinlock_shaders::Kernel;
 use twinlock_shaders::kernels::element;
-use twinlock_shaders::{Arithmetic, Kernel, Style};
 
 use crate::gpu::{Gpu, Scopes, words};
 use crate::timeline::{MAX_DISPATCHES, Part};
@@ -74,19 +74,14 @@ impl<'g> Launcher<'g> {
         Self { gpu, name, regions, part: None, parts: Vec::new() }
     }
 
+    /// The device.
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        &self.gpu.info
+    }
+
     /// The device's limits.
     pub(crate) const fn limits(&self) -> &wgpu::Limits {
         &self.gpu.limits
-    }
-
-    /// How kernels multiply here.
-    pub(crate) const fn arithmetic(&self) -> Arithmetic {
-        self.gpu.arithmetic
-    }
-
-    /// How kernels are written here.
-    pub(crate) const fn style(&self) -> Style {
-        self.gpu.style
     }
 
     /// A view of one of the operation's regions, to bind.

@@ -44,6 +44,7 @@ fn run(gpu: &Gpu) {
     loop {
         match gpu.timeline.next(in_flight.len()) {
             Next::Stop => return,
+            Next::Discard(parts) => drop(parts),
             Next::Submit(parts, ticket) => match submit(gpu, parts, ticket) {
                 Ok(submission) => in_flight.push_back(submission),
                 Err(reason) => gpu.timeline.lose(&reason),

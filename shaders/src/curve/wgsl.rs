@@ -1,0 +1,273 @@
+//! Formulas as WGSL functions, in both styles, and the types that kernels hold points in.
+//!
+//! `Xyzz` and `Affine` have fields `c0`, `c1`, ... : the coordinates one after the other, each with
+//! its coefficients.
+
+use std::fmt::Write as _;
+
+use super::Curve;
+use crate::formula::{Branch, Opcode, Routine, Step};
+use crate::{Arithmetic, Style, literal};
+use twinlock_fields::FP;
+
+/// `Xyzz`, `Affine` and what needs no multiplication; goes behind the prelude of Fp.
+pub fn point_types(curve: Curve) -> String {
+    let (degree, affine_len, xyzz_len) = (curve.degree(), curve.affine_len(), curve.xyzz_len());
+    let mut text = String::new();
+    for (name, len) in [("Xyzz", xyzz_len), ("Affine", affine_len)] {
+        let fields = list(len, ", ", |i| format!("c{i}: Fp"));
+        let _ = writeln!(text, "struct {name} {{ {fields} }}");
+    }
+    let zeros = list(xyzz_len, ", ", |_| "fp_zero()".into());
+    let zz = list(degree, " && ", |i| format!("fp_is_zero(p.c{})", 2 * degree + i));
+    let all = list(affine_len, " && ", |i| format!("fp_is_zero(q.c{i})"));
+    let negate = list(degree, " ", |i| format!("q.c{0} = fp_neg(q.c{0});", degree + i));
+    let ones = list(2 * degree, ", ", |i| {
+        if i % degree == 0 { "fp_one()".into() } else { "fp_zero()".into() }
+    });
+    let xy = list(affine_len, ", ", |i| format!("q.c{i}"));
+    let _ = write!(
+        text,
+        "fn xyzz_identity() -> Xyzz {{ return Xyzz({zeros}); }}
+fn xyzz_is_identity(p: Xyzz) -> bool {{ return {zz}; }}
+fn affine_is_identity(q: Affine) -> bool {{ return {all}; }}
+fn affine_negate(point: Affine) -> Affine {{ var q = point; {negate} return q; }}
+fn affine_to_xyzz(q: Affine) -> Xyzz {{ return Xyzz({xy}, {ones}); }}
+"
+    );
+    text
+}
+
+/// `xyzz_load_NAME`, `xyzz_store_NAME` and `affine_load_NAME`, by the index of a point counted from
+/// the start of the binding's view; goes behind Fp's accessors for that binding.
+pub fn point_accessors(curve: Curve, name: &str) -> String {
+    let mut text = String::new();
+    for (kind, ty, len) in
+        [("xyzz", "Xyzz", curve.xyzz_len()), ("affine", "Affine", curve.affine_len())]
+    {
+        let loads = list(len, ", ", |i| format!("fp_load_{name}(at + {}u)", i * FP_UNITS));
+        let units = len * FP_UNITS;
+        let _ = writeln!(
+            text,
+            "fn {kind}_load_{name}(index: u32) -> {ty} {{ let at = index * {units}u; \
+             return {ty}({loads}); }}"
+        );
+    }
+    let units = curve.xyzz_len() * FP_UNITS;
+    let stores = list(curve.xyzz_len(), " ", |i| {
+        format!("fp_store_{name}(at + {}u, p.c{i});", i * FP_UNITS)
+    });
+    let _ = writeln!(
+        text,
+        "fn xyzz_store_{name}(index: u32, p: Xyzz) {{ let at = index * {units}u; {stores} }}"
+    );
+    text
+}
+
+/// 16-byte units of an element of Fp.
+pub const FP_UNITS: usize = 3;
+
+/// `fn add_affine(p: ptr<function, Xyzz>, q: Affine)`: P += Q in every case.
+pub fn add_affine(curve: Curve, style: Style) -> String {
+    let inputs = inputs(&[("(*p).", curve.xyzz_len()), ("q.", curve.affine_len())]);
+    let body = body(&curve.add_affine(), style, &inputs, &assign("(*p).", curve.xyzz_len()));
+    format!(
+        "{}fn add_affine(p: ptr<function, Xyzz>, q: Affine) {{
+if affine_is_identity(q) {{ return; }}
+if xyzz_is_identity(*p) {{ *p = affine_to_xyzz(q); return; }}
+{}}}
+",
+        body.globals, body.code
+    )
+}
+
+/// `fn add(p: ptr<function, Xyzz>, q: Xyzz)`: P += Q in every case.
+pub fn add(curve: Curve, style: Style) -> String {
+    let inputs = inputs(&[("(*p).", curve.xyzz_len()), ("q.", curve.xyzz_len())]);
+    let body = body(&curve.add(), style, &inputs, &assign("(*p).", curve.xyzz_len()));
+    format!(
+        "{}fn add(p: ptr<function, Xyzz>, q: Xyzz) {{
+if xyzz_is_identity(q) {{ return; }}
+if xyzz_is_identity(*p) {{ *p = q; return; }}
+{}}}
+",
+        body.globals, body.code
+    )
+}
+
+/// `fn to_jacobian(p: Xyzz) -> Jacobian`.
+pub fn to_jacobian(curve: Curve, style: Style) -> String {
+    let inputs = inputs(&[("p.", curve.xyzz_len())]);
+    let len = 3 * curve.degree();
+    let body = body(&curve.to_jacobian(), style, &inputs, &assign("result.", len));
+    let fields = list(len, ", ", |i| format!("c{i}: Fp"));
+    format!(
+        "struct Jacobian {{ {fields} }}
+{}fn to_jacobian(p: Xyzz) -> Jacobian {{
+var result: Jacobian;
+{}return result;
+}}
+",
+        body.globals, body.code
+    )
+}
+
+/// `fn decode(q: Affine) -> Decoded`: from integers read as Montgomery forms to the coordinates,
+/// then y^2 - x^3 - b.
+pub fn decode(curve: Curve, arithmetic: Arithmetic, style: Style) -> String {
+    let mut inputs = inputs(&[("q.", curve.affine_len())]);
+    inputs.push("fp_one()".into());
+    inputs.push(literal(&FP, arithmetic, &FP.power_of_two(FP.radix_bits() as i32)));
+    let len = 3 * curve.degree();
+    let body = body(&curve.decode(), style, &inputs, &assign("result.", len));
+    let fields = list(len, ", ", |i| format!("c{i}: Fp"));
+    format!(
+        "struct Decoded {{ {fields} }}
+{}fn decode(q: Affine) -> Decoded {{
+var result: Decoded;
+{}return result;
+}}
+",
+        body.globals, body.code
+    )
+}
+
+/// `len` texts with a separator between.
+pub(crate) fn list(len: usize, separator: &str, item: impl FnMut(usize) -> String) -> String {
+    (0..len).map(item).collect::<Vec<_>>().join(separator)
+}
+
+fn inputs(parts: &[(&str, usize)]) -> Vec<String> {
+    parts.iter().flat_map(|(prefix, len)| (0..*len).map(move |i| format!("{prefix}c{i}"))).collect()
+}
+
+fn assign(prefix: &str, len: usize) -> Vec<String> {
+    (0..len).map(|i| format!("{prefix}c{i}")).collect()
+}
+
+/// A routine in WGSL.
+struct Body {
+    /// Module-scope declarations.
+    globals: String,
+    /// Statements that read the inputs and write the targets.
+    code: String,
+}
+
+fn body(routine: &Routine, style: Style, inputs: &[String], targets: &[String]) -> Body {
+    match style {
+        Style::Unrolled => {
+            Body { globals: String::new(), code: unrolled(routine, inputs, targets) }
+        }
+        Style::Compact => compact(routine, inputs, targets),
+    }
+}
+
+fn unrolled(routine: &Routine, inputs: &[String], targets: &[String]) -> String {
+    let mut code = String::new();
+    for (i, input) in inputs.iter().enumerate() {
+        let _ = writeln!(code, "let r{i} = {input};");
+    }
+    write_steps(&mut code, &routine.head);
+    if !routine.zeros.is_empty() {
+        let zero: Vec<_> = routine.zeros.iter().map(|r| format!("fp_is_zero(r{r})")).collect();
+        let _ = writeln!(code, "if {} {{", zero.join(" && "));
+        write_steps(&mut code, &routine.rare);
+        write_outputs(&mut code, &routine.rare, targets);
+        code.push_str("return;\n}\n");
+    }
+    write_steps(&mut code, &routine.generic);
+    write_outputs(&mut code, &routine.generic, targets);
+    code
+}
+
+fn write_steps(code: &mut String, branch: &Branch) {
+    for (i, step) in branch.steps.iter().enumerate() {
+        let result = usize::from(branch.first) + i;
+        let _ = match step {
+            Step::Mul(a, b) => writeln!(code, "let r{result} = fp_mul(r{a}, r{b});"),
+            Step::Sqr(a) => writeln!(code, "let r{result} = fp_sqr(r{a});"),
+            Step::Add(a, b) => writeln!(code, "let r{result} = fp_add(r{a}, r{b});"),
+            Step::Sub(a, b) => writeln!(code, "let r{result} = fp_sub(r{a}, r{b});"),
+            Step::Neg(a) => writeln!(code, "let r{result} = fp_neg(r{a});"),
+        };
+    }
+}
+
+fn write_outputs(code: &mut String, branch: &Branch, targets: &[String]) {
+    for (output, target) in branch.outputs.iter().zip(targets) {
+        let _ = writeln!(code, "{target} = r{output};");
+    }
+}
+
+/// A loop over the routine's table: one call site for each kind of step.
+fn compact(routine: &Routine, inputs: &[String], targets: &[String]) -> Body {
+    let table = routine.encode();
+    let words = table.words.iter().map(|word| format!("{word}u")).collect::<Vec<_>>().join(", ");
+    let (len, slots) = (table.words.len(), table.num_slots.max(inputs.len()));
+    let globals = format!(
+        "var<private> steps: array<u32, {len}> = array<u32, {len}>({words});
+var<private> slots: array<Fp, {slots}>;
+"
+    );
+    let mut code = String::new();
+    for (i, input) in inputs.iter().enumerate() {
+        let _ = writeln!(code, "slots[{i}] = {input};");
+    }
+    let forks = !table.zeros.is_empty();
+    let head_end = if forks { table.rare_at } else { len };
+    let zero: Vec<_> =
+        table.zeros.iter().map(|slot| format!("fp_is_zero(slots[{slot}])")).collect();
+    let fork = if forks {
+        format!(
+            "if forked {{ break; }}
+forked = true;
+rare = {};
+if rare {{ at = {}u; end = {}u; }} else {{ at = {}u; end = {len}u; }}
+",
+            zero.join(" && "),
+            table.rare_at,
+            table.generic_at,
+            table.generic_at,
+        )
+    } else {
+        "break;\n".into()
+    };
+    let _ = write!(
+        code,
+        "var at = 0u;
+var end = {head_end}u;
+var forked = false;
+var rare = false;
+loop {{
+if at == end {{
+{fork}}}
+let step = steps[at];
+at += 1u;
+let a = slots[(step >> 16u) & 255u];
+let b = slots[step >> 24u];
+var r: Fp;
+switch step & 255u {{
+case {add}u: {{ r = fp_add(a, b); }}
+case {sub}u: {{ r = fp_sub(a, b); }}
+case {neg}u: {{ r = fp_neg(a); }}
+default: {{ r = fp_mul(a, b); }}
+}}
+slots[(step >> 8u) & 255u] = r;
+}}
+",
+        add = Opcode::Add as u32,
+        sub = Opcode::Sub as u32,
+        neg = Opcode::Neg as u32,
+    );
+    let copy = |outputs: &[usize]| {
+        let pairs = outputs.iter().zip(targets);
+        pairs.map(|(slot, target)| format!("{target} = slots[{slot}];\n")).collect::<String>()
+    };
+    if forks {
+        let (rare, generic) = (copy(&table.rare_outputs), copy(&table.generic_outputs));
+        let _ = write!(code, "if rare {{\n{rare}}} else {{\n{generic}}}\n");
+    } else {
+        code.push_str(&copy(&table.generic_outputs));
+    }
+    Body { globals, code }
+}
