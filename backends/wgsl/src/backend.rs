@@ -52,6 +52,7 @@ impl WgslBackend {
             style: self.style.or(settings.style),
             memory_bytes: self.memory_bytes.or(settings.memory_bytes),
             uniforms: self.uniforms,
+            ..settings
         })
     }
 

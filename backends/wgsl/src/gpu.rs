@@ -9,6 +9,7 @@ use twinlock_shaders::{Arithmetic, Style};
 use crate::faults::Faults;
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
+use crate::profile::Profile;
 use crate::timeline::Timeline;
 
 /// Shared by the device, its staging buffers and its thread.
@@ -24,6 +25,8 @@ pub(crate) struct Gpu {
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) params: ParamPool,
     pub(crate) pipelines: Pipelines,
+    /// Where kernels are timed.
+    pub(crate) profile: Option<Profile>,
     pub(crate) faults: Arc<Faults>,
 }
 

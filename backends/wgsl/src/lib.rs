@@ -9,6 +9,7 @@
 //! | `TWINLOCK_WGSL_ARITHMETIC` | `wide` (64-bit products) or `narrow` (13-bit limbs), instead of the device's choice |
 //! | `TWINLOCK_WGSL_STYLE` | `unrolled` (for GPUs) or `compact` (for drivers that compile slowly) |
 //! | `TWINLOCK_WGSL_MEMORY_BYTES` | the most bytes of regions on a device |
+//! | `TWINLOCK_WGSL_PROFILE` | `1` logs each kernel's time on the device when that is closed |
 
 mod adapters;
 mod backend;
@@ -22,6 +23,7 @@ mod open;
 mod ops;
 mod params;
 mod pipelines;
+mod profile;
 mod settings;
 mod staging;
 mod timeline;

@@ -12,6 +12,8 @@ pub struct Settings {
     pub style: Option<Style>,
     /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of regions on a device.
     pub memory_bytes: Option<u64>,
+    /// `TWINLOCK_WGSL_PROFILE`: whether kernels are timed.
+    pub profile: bool,
     /// Whether parameters lie in uniforms even where there are immediates.
     pub uniforms: bool,
 }
@@ -47,6 +49,7 @@ impl Settings {
             arithmetic: wide.map(|wide| if wide { Arithmetic::Wide } else { Arithmetic::Narrow }),
             style: unrolled.map(|yes| if yes { Style::Unrolled } else { Style::Compact }),
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
+            profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
             uniforms: false,
         })
     }
@@ -69,11 +72,13 @@ mod tests {
             ("TWINLOCK_WGSL_ARITHMETIC", "narrow"),
             ("TWINLOCK_WGSL_STYLE", "unrolled"),
             ("TWINLOCK_WGSL_MEMORY_BYTES", "4096"),
+            ("TWINLOCK_WGSL_PROFILE", "1"),
         ]);
         let expected = Settings {
             arithmetic: Some(Arithmetic::Narrow),
             style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
+            profile: true,
             uniforms: false,
         };
         assert_eq!(all.expect("all set"), expected);

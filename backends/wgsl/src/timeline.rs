@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use twinlock_api::{Error, Result};
 
+use crate::profile::PartProfile;
+
 /// Submissions that the driver holds at once.
 pub(crate) const MAX_IN_FLIGHT: usize = 3;
 /// Dispatches of one submission, so that none runs into a watchdog.
@@ -18,6 +20,7 @@ pub(crate) struct Part {
     /// The parameters of its dispatches: where they go and what they are.
     pub(crate) params: Option<(wgpu::Buffer, Vec<u8>)>,
     pub(crate) dispatches: u32,
+    pub(crate) profile: Option<PartProfile>,
 }
 
 #[derive(Default)]
