@@ -18,6 +18,8 @@ pub(crate) struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
+    /// Whether what only some APIs have goes unused.
+    pub(crate) portable: bool,
     /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
     pub(crate) immediate_bytes: u32,
     pub(crate) arithmetic: Arithmetic,

@@ -17,6 +17,8 @@ mod budget;
 mod device;
 mod faults;
 mod gpu;
+#[cfg(not(target_vendor = "apple"))]
+mod host_memory;
 mod launcher;
 mod memory;
 mod open;

@@ -29,7 +29,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         | wgpu::Features::PIPELINE_CACHE;
     let features = adapter.features() & wanted;
     let mut limits = adapter.limits();
-    if !features.contains(wgpu::Features::IMMEDIATES) || settings.uniforms {
+    if !features.contains(wgpu::Features::IMMEDIATES) || settings.portable {
         limits.max_immediate_size = 0;
     }
     let request = adapter.request_device(&wgpu::DeviceDescriptor {
@@ -76,6 +76,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         profile,
         params: ParamPool::new(&device, &limits),
         pipelines: Pipelines::new(&device, cache_file.as_deref()),
+        portable: settings.portable,
         immediate_bytes: limits.max_immediate_size,
         info,
         device,

@@ -14,8 +14,8 @@ pub struct Settings {
     pub memory_bytes: Option<u64>,
     /// `TWINLOCK_WGSL_PROFILE`: whether kernels are timed.
     pub profile: bool,
-    /// Whether parameters lie in uniforms even where there are immediates.
-    pub uniforms: bool,
+    /// Whether what only some APIs have goes unused: immediates, host memory of our own.
+    pub portable: bool,
 }
 
 impl Settings {
@@ -50,7 +50,7 @@ impl Settings {
             style: unrolled.map(|yes| if yes { Style::Unrolled } else { Style::Compact }),
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
             profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
-            uniforms: false,
+            portable: false,
         })
     }
 }
@@ -79,7 +79,7 @@ mod tests {
             style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
             profile: true,
-            uniforms: false,
+            portable: false,
         };
         assert_eq!(all.expect("all set"), expected);
         for (name, value) in [
