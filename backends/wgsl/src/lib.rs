@@ -1,7 +1,7 @@
 //! The WGSL backend: any GPU that wgpu reaches through Vulkan, Metal or DX12.
 //!
 //! All streams of a device share its one queue. Every operation becomes command buffers, which get
-//! tickets ([`timeline`]) in the order in which they are enqueued; a thread submits them, a few
+//! tickets (`timeline`) in the order in which they are enqueued; a thread submits them, a few
 //! submissions at a time, and waits for them, so that no enqueueing call waits for the device.
 //!
 //! | variable | meaning |
