@@ -17,7 +17,7 @@ pub struct WgslBackend {
     arithmetic: Option<Arithmetic>,
     style: Option<Style>,
     memory_bytes: Option<u64>,
-    uniforms: bool,
+    portable: bool,
 }
 
 impl WgslBackend {
@@ -39,10 +39,11 @@ impl WgslBackend {
         Self { memory_bytes: Some(memory_bytes), ..self }
     }
 
-    /// The same without immediates (push constants), which some devices lack.
+    /// The same without what only some APIs have: immediates (push constants) and staging buffers
+    /// that wgpu did not make.
     #[must_use]
-    pub const fn with_uniforms(self) -> Self {
-        Self { uniforms: true, ..self }
+    pub const fn portable(self) -> Self {
+        Self { portable: true, ..self }
     }
 
     fn settings(&self) -> Result<Settings> {
@@ -51,7 +52,8 @@ impl WgslBackend {
             arithmetic: self.arithmetic.or(settings.arithmetic),
             style: self.style.or(settings.style),
             memory_bytes: self.memory_bytes.or(settings.memory_bytes),
-            uniforms: self.uniforms,
+            portable: self.portable,
+            ..settings
         })
     }
 

@@ -313,6 +313,9 @@ impl Drop for WgslDevice {
             std::mem::forget(Arc::clone(&self.gpu));
         }
         self.gpu.timeline.stop();
+        if let Some(profile) = &self.gpu.profile {
+            profile.report();
+        }
         if let Some(thread) = self.thread.take() {
             // It catches its own panics.
             let _ = thread.join();

@@ -9,6 +9,7 @@ use twinlock_shaders::{Arithmetic, Style};
 use crate::faults::Faults;
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
+use crate::profile::Profile;
 use crate::timeline::Timeline;
 
 /// Shared by the device, its staging buffers and its thread.
@@ -17,6 +18,8 @@ pub(crate) struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
+    /// Whether what only some APIs have goes unused.
+    pub(crate) portable: bool,
     /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
     pub(crate) immediate_bytes: u32,
     pub(crate) arithmetic: Arithmetic,
@@ -24,6 +27,8 @@ pub(crate) struct Gpu {
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) params: ParamPool,
     pub(crate) pipelines: Pipelines,
+    /// Where kernels are timed.
+    pub(crate) profile: Option<Profile>,
     pub(crate) faults: Arc<Faults>,
 }
 

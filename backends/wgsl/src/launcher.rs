@@ -3,10 +3,11 @@
 use std::num::NonZeroU64;
 
 use twinlock_api::{DeviceInfo, Error, Region, Result, View};
+use twinlock_shaders::Kernel;
 use twinlock_shaders::kernels::element;
-use twinlock_shaders::{Arithmetic, Kernel, Style};
 
 use crate::gpu::{Gpu, Scopes, words};
+use crate::profile::PartProfile;
 use crate::timeline::{MAX_DISPATCHES, Part};
 
 /// A view with the buffer that it lies in.
@@ -61,6 +62,7 @@ struct OpenPart {
     encoder: wgpu::CommandEncoder,
     params: Option<(wgpu::Buffer, Vec<u8>)>,
     dispatches: u32,
+    profile: Option<PartProfile>,
     scopes: Scopes,
 }
 
@@ -84,16 +86,6 @@ impl<'g> Launcher<'g> {
         &self.gpu.limits
     }
 
-    /// How kernels multiply here.
-    pub(crate) const fn arithmetic(&self) -> Arithmetic {
-        self.gpu.arithmetic
-    }
-
-    /// How kernels are written here.
-    pub(crate) const fn style(&self) -> Style {
-        self.gpu.style
-    }
-
     /// A view of one of the operation's regions, to bind.
     ///
     /// # Errors
@@ -113,12 +105,14 @@ impl<'g> Launcher<'g> {
     fn part(&mut self) -> &mut OpenPart {
         let device = &self.gpu.device;
         let label = Some(self.name);
+        let profiled = self.gpu.profile.is_some();
         self.part.get_or_insert_with(|| OpenPart {
             scopes: Scopes::push(device),
             pass: None,
             encoder: device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label }),
             params: None,
             dispatches: 0,
+            profile: profiled.then(|| PartProfile::new(device)),
         })
     }
 
@@ -202,8 +196,12 @@ impl<'g> Launcher<'g> {
             layout: &kernel.layout,
             entries: &entries,
         });
+        if part.profile.is_some() {
+            part.pass = None;
+        }
         let pass = part.pass.get_or_insert_with(|| {
-            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes: None };
+            let timestamp_writes = part.profile.as_mut().map(|profile| profile.next(name));
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
             part.encoder.begin_compute_pass(&descriptor).forget_lifetime()
         });
         pass.set_pipeline(&kernel.pipeline);
@@ -286,14 +284,16 @@ impl<'g> Launcher<'g> {
     }
 
     fn end_part(&mut self) -> Result<()> {
-        let Some(OpenPart { pass, encoder, params, dispatches, scopes }) = self.part.take() else {
-            return Ok(());
-        };
+        let Some(part) = self.part.take() else { return Ok(()) };
+        let OpenPart { pass, mut encoder, params, dispatches, profile, scopes } = part;
         drop(pass);
+        if let Some(profile) = &profile {
+            profile.resolve(&mut encoder);
+        }
         let commands = encoder.finish();
         match scopes.pop() {
             None => {
-                self.parts.push(Part { commands, params, dispatches });
+                self.parts.push(Part { commands, params, dispatches, profile });
                 Ok(())
             }
             Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::OutOfMemory {

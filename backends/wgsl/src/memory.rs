@@ -9,6 +9,8 @@ use twinlock_api::{Error, MemoryClass, MemoryInfo, Region, Result, StagingKind, 
 
 use crate::budget;
 use crate::gpu::{Gpu, Scopes, words};
+#[cfg(not(target_vendor = "apple"))]
+use crate::host_memory;
 
 /// How long an allocation waits for work that may hold memory which has been freed.
 const RECLAIM_WAIT: Duration = Duration::from_secs(10);
@@ -158,13 +160,13 @@ impl Regions {
         Ok(())
     }
 
-    /// A staging buffer, mapped if it is for uploads.
+    /// A staging buffer.
     pub(crate) fn staging_buffer(
         gpu: &Gpu,
         name: &'static str,
         kind: StagingKind,
         size_bytes: u64,
-    ) -> Result<wgpu::Buffer> {
+    ) -> Result<StagingBuffer> {
         use wgpu::BufferUsages;
         let limit = gpu.limits.max_buffer_size / 8 * 8;
         let fits = size_bytes <= limit && usize::try_from(size_bytes).is_ok();
@@ -172,19 +174,39 @@ impl Regions {
             let what = format!("{name} (bytes)");
             return Err(Error::ExceedsLimit { what, requested: size_bytes, limit });
         }
+        let size = size_bytes.next_multiple_of(8).max(8);
         let upload = kind == StagingKind::Upload;
+        #[cfg(not(target_vendor = "apple"))]
+        if upload && !gpu.portable {
+            let scopes = Scopes::push(&gpu.device);
+            let made = host_memory::upload_buffer(&gpu.device, name, size);
+            let refused = scopes.pop();
+            gpu.timeline.check_alive()?;
+            match (made, refused) {
+                (None, _) => {}
+                (Some(made), None) => {
+                    return made.map(|(buffer, memory)| StagingBuffer::Own(buffer, memory));
+                }
+                (Some(_), Some(error)) => return Err(refusal(gpu, name, size, &error)),
+            }
+        }
         let usage = match kind {
             StagingKind::Upload => BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC,
             StagingKind::Download => BufferUsages::MAP_READ | BufferUsages::COPY_DST,
         };
-        let descriptor = wgpu::BufferDescriptor {
-            label: Some(name),
-            size: size_bytes.next_multiple_of(8).max(8),
-            usage,
-            mapped_at_creation: upload,
-        };
-        make(gpu, &descriptor)
+        let descriptor =
+            wgpu::BufferDescriptor { label: Some(name), size, usage, mapped_at_creation: upload };
+        make(gpu, &descriptor).map(StagingBuffer::Mapped)
     }
+}
+
+/// What a staging buffer is made of.
+pub(crate) enum StagingBuffer {
+    /// One that wgpu maps; mapped if it is for uploads.
+    Mapped(wgpu::Buffer),
+    /// One that stays mapped.
+    #[cfg(not(target_vendor = "apple"))]
+    Own(wgpu::Buffer, std::sync::Arc<host_memory::HostMemory>),
 }
 
 fn make(gpu: &Gpu, descriptor: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buffer> {
@@ -193,17 +215,16 @@ fn make(gpu: &Gpu, descriptor: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buff
     let outcome = scopes.pop();
     gpu.timeline.check_alive()?;
     let name = descriptor.label.unwrap_or_default();
-    match outcome {
-        None => Ok(buffer),
-        Some(wgpu::Error::OutOfMemory { .. }) => {
-            let free = budget::of_device(&gpu.device).map(|budget| budget.free_bytes);
-            Err(out_of_memory(name, descriptor.size, free))
-        }
-        Some(error) => Err(Error::KernelFailed {
-            name: "allocate",
-            reason: format!("{name} of {} bytes: {}", descriptor.size, words(&error)),
-        }),
+    outcome.map_or(Ok(buffer), |error| Err(refusal(gpu, name, descriptor.size, &error)))
+}
+
+fn refusal(gpu: &Gpu, name: &str, size_bytes: u64, error: &wgpu::Error) -> Error {
+    if matches!(error, wgpu::Error::OutOfMemory { .. }) {
+        let free = budget::of_device(&gpu.device).map(|budget| budget.free_bytes);
+        return out_of_memory(name, size_bytes, free);
     }
+    let reason = format!("{name} of {size_bytes} bytes: {}", words(error));
+    Error::KernelFailed { name: "allocate", reason }
 }
 
 fn out_of_memory(what: &str, requested_bytes: u64, free_bytes: Option<u64>) -> Error {

@@ -11,6 +11,7 @@ use crate::faults::Faults;
 use crate::gpu::Gpu;
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
+use crate::profile::Profile;
 use crate::settings::Settings;
 use crate::timeline::Timeline;
 
@@ -28,7 +29,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         | wgpu::Features::PIPELINE_CACHE;
     let features = adapter.features() & wanted;
     let mut limits = adapter.limits();
-    if !features.contains(wgpu::Features::IMMEDIATES) || settings.uniforms {
+    if !features.contains(wgpu::Features::IMMEDIATES) || settings.portable {
         limits.max_immediate_size = 0;
     }
     let request = adapter.request_device(&wgpu::DeviceDescriptor {
@@ -69,9 +70,13 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         .contains(wgpu::Features::PIPELINE_CACHE)
         .then(|| cache_file(&adapter_info))
         .flatten();
+    let profile = (settings.profile && features.contains(wgpu::Features::TIMESTAMP_QUERY))
+        .then(|| Profile::new(&queue));
     let gpu = Arc::new(Gpu {
+        profile,
         params: ParamPool::new(&device, &limits),
         pipelines: Pipelines::new(&device, cache_file.as_deref()),
+        portable: settings.portable,
         immediate_bytes: limits.max_immediate_size,
         info,
         device,

@@ -12,8 +12,10 @@ pub struct Settings {
     pub style: Option<Style>,
     /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of regions on a device.
     pub memory_bytes: Option<u64>,
-    /// Whether parameters lie in uniforms even where there are immediates.
-    pub uniforms: bool,
+    /// `TWINLOCK_WGSL_PROFILE`: whether kernels are timed.
+    pub profile: bool,
+    /// Whether what only some APIs have goes unused: immediates, host memory of our own.
+    pub portable: bool,
 }
 
 impl Settings {
@@ -56,7 +58,8 @@ impl Settings {
             arithmetic,
             style: unrolled.map(|yes| if yes { Style::Unrolled } else { Style::Compact }),
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
-            uniforms: false,
+            profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
+            portable: false,
         })
     }
 }
@@ -78,12 +81,14 @@ mod tests {
             ("TWINLOCK_WGSL_ARITHMETIC", "narrow"),
             ("TWINLOCK_WGSL_STYLE", "unrolled"),
             ("TWINLOCK_WGSL_MEMORY_BYTES", "4096"),
+            ("TWINLOCK_WGSL_PROFILE", "1"),
         ]);
         let expected = Settings {
             arithmetic: Some(Arithmetic::Narrow),
             style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
-            uniforms: false,
+            profile: true,
+            portable: false,
         };
         assert_eq!(all.expect("all set"), expected);
         for (name, value) in [

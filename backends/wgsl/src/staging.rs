@@ -1,5 +1,6 @@
-//! Staging buffers. For uploads the host writes into the mapped buffer itself. Downloads are
-//! small, and what a device has not written must stay: their bytes are copied to host memory.
+//! Staging buffers. For uploads the host writes what the device copies from: host memory of our
+//! own where there is Vulkan, else a buffer that wgpu maps. Downloads are small, and what a device
+//! has not written must stay: their bytes are copied to host memory.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 use twinlock_api::{Error, Result, Staging, StagingKind};
 
 use crate::gpu::Gpu;
+#[cfg(not(target_vendor = "apple"))]
+use crate::host_memory::HostMemory;
+use crate::memory::StagingBuffer;
 use crate::timeline::timed_out;
 
 /// A buffer that both host and device reach.
@@ -18,7 +22,8 @@ pub(crate) struct WgslStaging {
     // The mapping goes before the buffer.
     mapped: Option<wgpu::BufferViewMut>,
     buffer: wgpu::Buffer,
-    gpu: Arc<Gpu>,
+    #[cfg(not(target_vendor = "apple"))]
+    own: Option<Arc<HostMemory>>,
     name: &'static str,
     kind: StagingKind,
     size_bytes: usize,
@@ -32,20 +37,31 @@ pub(crate) struct WgslStaging {
     host: Vec<u8>,
     /// Ranges that the device wrote and `host` lacks.
     written: Vec<Range<u64>>,
+    // Last, for the memory of the others is the device's.
+    gpu: Arc<Gpu>,
 }
 
 impl WgslStaging {
-    /// A buffer of zeros; `buffer` is mapped at creation if it is for uploads.
+    /// A buffer of zeros.
     pub(crate) fn new(
         gpu: Arc<Gpu>,
-        buffer: wgpu::Buffer,
+        made: StagingBuffer,
         name: &'static str,
         kind: StagingKind,
         size_bytes: usize,
     ) -> Result<Self> {
+        #[cfg(not(target_vendor = "apple"))]
+        let (buffer, own) = match made {
+            StagingBuffer::Mapped(buffer) => (buffer, None),
+            StagingBuffer::Own(buffer, memory) => (buffer, Some(memory)),
+        };
+        #[cfg(target_vendor = "apple")]
+        let StagingBuffer::Mapped(buffer) = made;
         let mut staging = Self {
             mapped: None,
             buffer,
+            #[cfg(not(target_vendor = "apple"))]
+            own,
             gpu,
             name,
             kind,
@@ -57,6 +73,7 @@ impl WgslStaging {
             written: Vec::new(),
         };
         match kind {
+            StagingKind::Upload if staging.own_bytes().is_some() => {}
             StagingKind::Upload => staging.take_mapping()?,
             StagingKind::Download => {
                 let room = staging.host.try_reserve_exact(size_bytes);
@@ -93,6 +110,20 @@ impl WgslStaging {
     /// Notes that a copy did not happen; the first reason stays.
     pub(crate) fn failed(&mut self, error: Error) {
         self.failure.get_or_insert(error);
+    }
+
+    /// The bytes of memory that stays mapped, which no copy may use while they are borrowed.
+    fn own_bytes(&mut self) -> Option<&mut [u8]> {
+        #[cfg(not(target_vendor = "apple"))]
+        if let Some(own) = &self.own {
+            let size_bytes = self.size_bytes.min(own.size_bytes());
+            // SAFETY: so many bytes are mapped and were set, for as long as `own` lives. The host
+            // reaches them through `self` alone, which is borrowed.
+            return Some(unsafe {
+                std::slice::from_raw_parts_mut(own.start().as_ptr(), size_bytes)
+            });
+        }
+        None
     }
 
     fn unmappable(&self, reason: &str) -> Error {
@@ -177,6 +208,9 @@ impl Staging for WgslStaging {
                 self.fetch(start, timeout)?;
             }
             return Ok(&mut self.host);
+        }
+        if self.own_bytes().is_some() {
+            return Ok(self.own_bytes().unwrap_or_default());
         }
         if self.mapped.is_none() {
             self.map(wgpu::MapMode::Write, start, timeout)?;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use twinlock_api::{Error, Result};
 
+use crate::profile::PartProfile;
+
 /// Submissions that the driver holds at once.
 pub(crate) const MAX_IN_FLIGHT: usize = 3;
 /// Dispatches of one submission, so that none runs into a watchdog.
@@ -18,6 +20,7 @@ pub(crate) struct Part {
     /// The parameters of its dispatches: where they go and what they are.
     pub(crate) params: Option<(wgpu::Buffer, Vec<u8>)>,
     pub(crate) dispatches: u32,
+    pub(crate) profile: Option<PartProfile>,
 }
 
 #[derive(Default)]
@@ -39,6 +42,8 @@ struct State {
 pub(crate) enum Next {
     /// Submits these; the ticket of the last one.
     Submit(Vec<Part>, u64),
+    /// Drops these, for the device is lost.
+    Discard(VecDeque<Part>),
     /// Waits on the device.
     Poll,
     /// Ends.
@@ -62,10 +67,8 @@ impl Timeline {
         let mut state = self.state();
         for part in parts {
             state.last += 1;
-            if state.lost.is_none() {
-                state.recorded_dispatches += part.dispatches.max(1);
-                state.recorded.push_back(part);
-            }
+            state.recorded_dispatches += part.dispatches.max(1);
+            state.recorded.push_back(part);
         }
         self.changed.notify_all();
         state.last
@@ -121,18 +124,15 @@ impl Timeline {
         self.wait(last, "everything enqueued", timeout)
     }
 
-    /// Declares the device lost; the first reason stays.
+    /// Declares the device lost; the first reason stays. Takes no lock but its own, for it is
+    /// called from within wgpu.
     pub(crate) fn lose(&self, reason: &str) {
         let mut state = self.state();
         if state.lost.is_none() {
             tracing::warn!(reason, "device lost");
             state.lost = Some(reason.to_owned());
         }
-        let abandoned = std::mem::take(&mut state.recorded);
         self.changed.notify_all();
-        drop(state);
-        // Command buffers take wgpu's locks when they go.
-        drop(abandoned);
     }
 
     /// Makes the worker end once all is done.
@@ -153,6 +153,9 @@ impl Timeline {
         let mut state = self.state();
         loop {
             if state.lost.is_some() {
+                if !state.recorded.is_empty() {
+                    return Next::Discard(std::mem::take(&mut state.recorded));
+                }
                 if state.stopping {
                     return Next::Stop;
                 }

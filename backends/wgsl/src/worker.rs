@@ -9,6 +9,7 @@ use std::time::Duration;
 use twinlock_api::{Error, Result};
 
 use crate::gpu::{Gpu, Scopes};
+use crate::profile::PartProfile;
 use crate::timeline::{MAX_IN_FLIGHT, Next, Part};
 
 /// How long one look at the device takes while more could be submitted.
@@ -23,6 +24,7 @@ struct Submission {
     ticket: u64,
     /// Parameter buffers to give back.
     params: Vec<wgpu::Buffer>,
+    profiles: Vec<PartProfile>,
 }
 
 /// Starts the thread.
@@ -44,6 +46,7 @@ fn run(gpu: &Gpu) {
     loop {
         match gpu.timeline.next(in_flight.len()) {
             Next::Stop => return,
+            Next::Discard(parts) => drop(parts),
             Next::Submit(parts, ticket) => match submit(gpu, parts, ticket) {
                 Ok(submission) => in_flight.push_back(submission),
                 Err(reason) => gpu.timeline.lose(&reason),
@@ -59,6 +62,11 @@ fn run(gpu: &Gpu) {
                     Ok(true) => {
                         if let Some(done) = in_flight.pop_front() {
                             gpu.params.give_back(done.params);
+                            if let Some(profile) = &gpu.profile {
+                                done.profiles
+                                    .iter()
+                                    .for_each(|part| profile.collect(&gpu.device, part));
+                            }
                             gpu.timeline.complete(done.ticket);
                         }
                     }
@@ -77,6 +85,7 @@ fn run(gpu: &Gpu) {
 fn submit(gpu: &Gpu, parts: Vec<Part>, ticket: u64) -> Result<Submission, String> {
     let scopes = Scopes::push(&gpu.device);
     let mut params = Vec::new();
+    let mut profiles = Vec::new();
     let mut commands = Vec::with_capacity(parts.len());
     for part in parts {
         if let Some((buffer, bytes)) = part.params {
@@ -84,12 +93,13 @@ fn submit(gpu: &Gpu, parts: Vec<Part>, ticket: u64) -> Result<Submission, String
             params.push(buffer);
         }
         commands.push(part.commands);
+        profiles.extend(part.profile);
     }
     let index = gpu.queue.submit(commands);
     match scopes.pop() {
         // What was encoded has been validated; a driver that refuses it now has no more memory
         // for its own needs or worse, and which parts ran is unknown.
         Some(error) => Err(format!("a submission failed: {}", crate::gpu::words(&error))),
-        None => Ok(Submission { index, ticket, params }),
+        None => Ok(Submission { index, ticket, params, profiles }),
     }
 }
