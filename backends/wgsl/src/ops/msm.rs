@@ -137,14 +137,14 @@ impl Segments {
 
 /// The width that takes the least additions: one for each scalar and window, and about six's time
 /// for each bucket (summing takes about four general ones).
-pub(crate) fn window_bits(gpu: &Gpu, group: Group, len: u64) -> u32 {
+pub(crate) fn window_bits(gpu: &Gpu, _group: Group, len: u64) -> u32 {
     let additions = |window_bits: u32| {
         let num_windows = u64::from(SCALAR_BITS.div_ceil(window_bits));
         num_windows.saturating_mul(len.saturating_add(6 << (window_bits - 1)))
     };
     let fits = |window_bits: &u32| {
-        let buckets = u64::from(SCALAR_BITS.div_ceil(*window_bits)) << (window_bits - 1);
-        buckets * xyzz_bytes(group) <= gpu.info.max_region_bytes / 2
+        let shape = Shape::new(DigitsShape { max_len: len, window_bits: *window_bits });
+        shape.is_ok_and(|shape| shape.buckets_bytes(Group::G2) <= gpu.info.max_region_bytes)
     };
     (4..=18).filter(fits).min_by_key(|bits| additions(*bits)).unwrap_or(4)
 }
@@ -154,7 +154,7 @@ pub(crate) fn layout(gpu: &Gpu, group: Group, shape: DigitsShape) -> Result<MsmL
     let limit = gpu.info.max_region_bytes;
     let runs = Runs::new(gpu, group, &sizes)?;
     let segments = Segments::new(&sizes);
-    let accumulator_bytes = sizes.all_buckets() * xyzz_bytes(group);
+    let accumulator_bytes = sizes.buckets_bytes(group);
     check_limit("buckets of an MSM (bytes)", accumulator_bytes, limit)?;
     Ok(MsmLayout {
         shape,
