@@ -136,6 +136,19 @@ fn with_room_a_key_is_read_once() {
     }
     assert_eq!(source.times_read(), [0; 5]);
     assert_eq!(card.races(), []);
+
+    let usage = prover.memory_usage().pop().unwrap();
+    assert_eq!((usage.held_bytes, usage.by_name.len()), (0, 0));
+    assert!(usage.peak_bytes > usage.resident_bytes && usage.peak_bytes <= usage.reserved_bytes);
+    let keys_bytes = usage.resident_bytes.next_multiple_of(1 << 8);
+    assert!(
+        keys_bytes
+            >= Query::ALL.map(|q| source.query_len(q) * q.point_bytes()).iter().sum::<usize>()
+                as u64
+    );
+    // All that the card gave, its context and a word for decoding apart, is what is reserved.
+    let taken = card.held_bytes() - card.config().context_bytes;
+    assert_eq!(taken, usage.reserved_bytes + 256);
 }
 
 /// Partitions that start together need the same queries; one of them brings each.

@@ -15,7 +15,7 @@ use twinlock::registry::{self, AUTO};
 use twinlock::scheduler::events::Recorder;
 use twinlock::scheduler::timeline::chrome_trace;
 use twinlock::views::as_bytes_mut;
-use twinlock::{Error, Job, PartitionInput, Prover, ProverOptions, Result};
+use twinlock::{Error, Job, PartitionInput, Proved, Prover, ProverOptions, Result};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::Outcome;
@@ -128,36 +128,27 @@ pub fn run(args: &Args) -> Result<Outcome> {
         let (r, s) = (blinding.r(), blinding.s());
         partitions.push(PartitionInput::synthesized(synthesis, key.assignment_bytes(), r, s));
     }
-    prover.serve(|session| {
-        let job = session.submit(Job { key: &key, priority: 0, partitions })?;
-        for (proved, note) in job.outcomes().zip(&notes) {
+    let proved = prover.serve(|session| {
+        let mut job = session.submit(Job { key: &key, priority: 0, partitions })?;
+        let mut notes = notes.iter();
+        while let (Some(proved), Some(note)) = (job.next(), notes.next()) {
             let proved = proved?;
             let note = std::mem::take(&mut *note.lock().unwrap_or_else(PoisonError::into_inner));
-            document.times_ms.synthesis += note.synthesis;
-            document.times_ms.prove += milliseconds(proved.prove_time);
-            document.times_ms.verify += milliseconds(proved.check_time);
-            document.constraints = note.constraints;
-            document.constraints_with_input_rows = note.constraints_with_input_rows;
-            document.domain = note.domain;
-            document.proofs.push(ProofEntry {
-                proof: proved.proof.to_hex(),
-                public_inputs: note.public_inputs,
-                // The prover gives out no other.
-                verified: true,
-                device: proved.device,
-            });
+            note.add_to(&mut document, proved);
             if args.partitions > 1 {
                 progress.set(document.proofs.len() as u64, args.partitions.into());
             }
         }
         Ok::<(), Error>(())
-    })?;
+    });
     drop(progress);
-    document.device = devices(&document);
     if let Some(timeline) = timeline {
+        // Of a failure too.
         let trace = chrome_trace(&recorder.events()).to_string();
         timeline.finish(|file| file.write_all(trace.as_bytes()))?;
     }
+    proved?;
+    document.device = devices(&document);
 
     let json = to_json(&document)?;
     if let Some(out) = out {
@@ -204,6 +195,24 @@ struct Note {
     public_inputs: Vec<String>,
 }
 
+impl Note {
+    fn add_to(self, document: &mut Document, proved: Proved) {
+        document.times_ms.synthesis += self.synthesis;
+        document.times_ms.prove += milliseconds(proved.prove_time);
+        document.times_ms.verify += milliseconds(proved.check_time);
+        document.constraints = self.constraints;
+        document.constraints_with_input_rows = self.constraints_with_input_rows;
+        document.domain = self.domain;
+        document.proofs.push(ProofEntry {
+            proof: proved.proof.to_hex(),
+            public_inputs: self.public_inputs,
+            // The prover gives out no other.
+            verified: true,
+            device: proved.device,
+        });
+    }
+}
+
 /// The devices that made the proofs; one name unless a proof was retried elsewhere.
 fn devices(document: &Document) -> String {
     let mut names: Vec<&str> = document.proofs.iter().map(|p| p.device.as_str()).collect();
@@ -218,6 +227,9 @@ fn warn_of_fallback(asked: &str, prover: &Prover) {
         return;
     }
     for found in registry::discover() {
+        if found.usable.as_ref().is_ok_and(registry::is_software) {
+            continue;
+        }
         let reason = found.usable.map_or_else(|reason| reason, |_| "could not be opened".into());
         if found.name != "cpu" {
             super::note("warning", &format!("proving on the CPU, for {}: {reason}", found.name));

@@ -47,6 +47,38 @@ impl Allocator {
         Some(start)
     }
 
+    /// The start of a range of `size_bytes` with as few bytes as can be outside `own` (ranges in
+    /// order that do not touch), and of such the one nearest to an end of the piece: the end that
+    /// `own` is nearer to; without any, the end that the range comes nearer to.
+    pub fn allocate_beside(&mut self, size_bytes: u64, own: &[(u64, u64)]) -> Option<u64> {
+        let size = self.rounded(size_bytes)?;
+        let ends = own.first().zip(own.last());
+        let is_low = ends.map(|((from, _), (_, to))| *from <= self.capacity_bytes - to);
+        let mut best: Option<(u64, u64, u64)> = None;
+        for (&hole, &len) in self.holes.iter().filter(|(_, len)| **len >= size) {
+            let last = hole + len - size;
+            // A range elsewhere shares no more with `own` than one of these.
+            let edges = own.iter().flat_map(|(from, to)| [*from, to.saturating_sub(size)]);
+            for start in [hole, last].into_iter().chain(edges) {
+                if !(hole..=last).contains(&start) || !start.is_multiple_of(self.align_bytes) {
+                    continue;
+                }
+                let end = start + size;
+                let shared = own.iter().map(|(a, b)| end.min(*b).saturating_sub(start.max(*a)));
+                let above = self.capacity_bytes - end;
+                let away = match is_low {
+                    Some(true) => start,
+                    Some(false) => above,
+                    None => start.min(above),
+                };
+                let rank = (size - shared.sum::<u64>(), away, start);
+                best = Some(best.map_or(rank, |best| best.min(rank)));
+            }
+        }
+        let (_, _, start) = best?;
+        self.allocate_at(start, size).then_some(start)
+    }
+
     /// Hands out exactly the range of `size_bytes` at `start`. `false`, and nothing changes, when
     /// `start` is not aligned or part of the range is taken.
     pub fn allocate_at(&mut self, start: u64, size_bytes: u64) -> bool {
@@ -127,6 +159,23 @@ mod tests {
         assert_eq!(memory.allocate(301), None);
         assert_eq!(memory.allocate(300), Some(100));
         assert!(!memory.free(101));
+    }
+
+    #[test]
+    fn beside_covers_little_and_keeps_to_an_end() {
+        let beside = |size, own: &[(u64, u64)]| {
+            let mut memory = Allocator::new(1000, 10);
+            // Holes: 100 to 400, 500 to 1000.
+            assert!(memory.allocate_at(0, 100) && memory.allocate_at(400, 100));
+            memory.allocate_beside(size, own)
+        };
+        assert_eq!(beside(100, &[]), Some(900), "the upper end is free");
+        assert_eq!(beside(100, &[(0, 100)]), Some(100), "beside what is at the lower end");
+        assert_eq!(beside(400, &[(0, 100)]), Some(500), "there is no room nearer to it");
+        assert_eq!(beside(100, &[(600, 800)]), Some(700), "within, towards the end");
+        assert_eq!(beside(300, &[(600, 800)]), Some(600), "all of it, and then the end");
+        assert_eq!(beside(100, &[(350, 550)]), Some(300), "halves; the lower end is nearer");
+        assert_eq!(beside(501, &[(0, 1000)]), None);
     }
 
     #[test]

@@ -53,12 +53,13 @@ fn without_the_banker() {
     breaks("the banker (1) and order (3)", NO_DEADLOCK, neither);
 }
 
-/// 12 - 3 bytes would do for 7 more, but the 3 lie in the middle.
+/// 12 - 3 bytes would do for 7 more, but the 3 lie in the middle, between two that took an end each.
 #[test]
 fn without_places() {
-    let short = profile(&[buffer(4, 0, 1)], &[]);
+    let short = || profile(&[buffer(4, 0, 1)], &[]);
     let grows = profile(&[buffer(3, 0, 2), buffer(7, 1, 1)], &[]);
-    let without = scenario("4, and 3 that grows by 7, on 12", 12, &[short, grows])
+    let three = [short(), short(), grows];
+    let without = scenario("4, 4, and 3 that grows by 7, on 12", 12, &three)
         .with(|rules| rules.placed = false);
     breaks("proof by placing (1)", NO_DEADLOCK, without);
 }

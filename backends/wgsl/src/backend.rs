@@ -16,6 +16,8 @@ use crate::settings::Settings;
 pub struct WgslBackend {
     arithmetic: Option<Arithmetic>,
     style: Option<Style>,
+    memory_bytes: Option<u64>,
+    uniforms: bool,
 }
 
 impl WgslBackend {
@@ -31,12 +33,25 @@ impl WgslBackend {
         Self { style: Some(style), ..self }
     }
 
+    /// The same with devices that hold at most this much in regions, in bytes.
+    #[must_use]
+    pub const fn with_memory_bytes(self, memory_bytes: u64) -> Self {
+        Self { memory_bytes: Some(memory_bytes), ..self }
+    }
+
+    /// The same without immediates (push constants), which some devices lack.
+    #[must_use]
+    pub const fn with_uniforms(self) -> Self {
+        Self { uniforms: true, ..self }
+    }
+
     fn settings(&self) -> Result<Settings> {
         let settings = Settings::from_env()?;
         Ok(Settings {
             arithmetic: self.arithmetic.or(settings.arithmetic),
             style: self.style.or(settings.style),
-            ..settings
+            memory_bytes: self.memory_bytes.or(settings.memory_bytes),
+            uniforms: self.uniforms,
         })
     }
 

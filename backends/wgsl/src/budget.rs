@@ -28,14 +28,21 @@ pub(crate) fn of_device(device: &wgpu::Device) -> Option<Budget> {
 #[cfg(not(target_vendor = "apple"))]
 pub(crate) fn no_vulkan(instance: &wgpu::Instance) -> Option<String> {
     // SAFETY: the instance is only looked for.
-    let found = unsafe { instance.as_hal::<wgpu::hal::api::Vulkan>() };
-    let library = if cfg!(windows) { "vulkan-1.dll" } else { "libvulkan.so.1" };
-    found.is_none().then(|| {
-        format!(
-            "no Vulkan: the loader ({library}) is not installed or refused to start; install the \
-             GPU's driver and the Vulkan loader (on Debian: libvulkan1)"
-        )
-    })
+    if unsafe { instance.as_hal::<wgpu::hal::api::Vulkan>() }.is_some() {
+        return None;
+    }
+    // SAFETY: the loader's initialisation is all that runs, as it did when wgpu tried.
+    if let Err(error) = unsafe { ash::Entry::load() } {
+        return Some(format!(
+            "no Vulkan loader ({error}); install the GPU's driver and the loader (on Debian: \
+             libvulkan1)"
+        ));
+    }
+    Some(
+        "the Vulkan loader finds no driver that it can use: no ICD file of an installed driver \
+         (see `vulkaninfo --summary`); Mesa's lavapipe would do as a software device"
+            .to_owned(),
+    )
 }
 
 #[cfg(not(target_vendor = "apple"))]

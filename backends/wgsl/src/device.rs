@@ -304,6 +304,7 @@ impl Device for WgslDevice {
 
 impl Drop for WgslDevice {
     fn drop(&mut self) {
+        self.gpu.timeline.hold(false);
         let finished = self.gpu.timeline.wait_for_all(LAST_WAIT);
         if matches!(finished, Err(Error::Timeout { .. })) {
             // wgpu would wait for the queue for ever when the last handle goes.

@@ -28,7 +28,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         | wgpu::Features::PIPELINE_CACHE;
     let features = adapter.features() & wanted;
     let mut limits = adapter.limits();
-    if !features.contains(wgpu::Features::IMMEDIATES) {
+    if !features.contains(wgpu::Features::IMMEDIATES) || settings.uniforms {
         limits.max_immediate_size = 0;
     }
     let request = adapter.request_device(&wgpu::DeviceDescriptor {

@@ -12,6 +12,8 @@ pub struct Settings {
     pub style: Option<Style>,
     /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of regions on a device.
     pub memory_bytes: Option<u64>,
+    /// Whether parameters lie in uniforms even where there are immediates.
+    pub uniforms: bool,
 }
 
 impl Settings {
@@ -45,6 +47,7 @@ impl Settings {
             arithmetic: wide.map(|wide| if wide { Arithmetic::Wide } else { Arithmetic::Narrow }),
             style: unrolled.map(|yes| if yes { Style::Unrolled } else { Style::Compact }),
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
+            uniforms: false,
         })
     }
 }
@@ -71,6 +74,7 @@ mod tests {
             arithmetic: Some(Arithmetic::Narrow),
             style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
+            uniforms: false,
         };
         assert_eq!(all.expect("all set"), expected);
         for (name, value) in [

@@ -1,9 +1,9 @@
-//! The suite on every device, with the arithmetic of devices that lack 64-bit integers.
+//! The suite on every device as on one that lacks 64-bit integers and immediates.
 
 mod support;
 
 use twinlock_wgsl::{Arithmetic, WgslBackend};
 
 fn main() {
-    support::run(WgslBackend::default().with_arithmetic(Arithmetic::Narrow));
+    support::run(WgslBackend::default().with_arithmetic(Arithmetic::Narrow).with_uniforms());
 }

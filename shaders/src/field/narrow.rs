@@ -46,12 +46,12 @@ pub(super) fn write(form: &Form, code: &mut Code) {
         code.line(format!("let x{row} = a.l0 * b.l{row}{};", previous(0)));
         code.line(format!("let m{row} = (x{row} * {factor}u) & {MASK}u;"));
         code.line(format!("let c{row} = (x{row} + m{row} * {}u) >> {WIDTH}u;", p[0]));
-        for i in 1..n {
+        for (i, p) in p.iter().enumerate().skip(1) {
             let carry = if i == 1 { format!(" + c{row}") } else { String::new() };
             code.line(format!(
                 "let t{row}_{} = a.l{i} * b.l{row} + m{row} * {}u{}{carry};",
                 i - 1,
-                p[i],
+                p,
                 previous(i)
             ));
         }

@@ -45,7 +45,7 @@ pub(super) fn write(form: &Form, code: &mut Code) {
         code.line(format!("let {x}_0 = u64(a.l0) * b{row}{};", previous(0)));
         code.line(format!("let m{row} = u64(u32({x}_0) * {factor}u);"));
         code.line(format!("let {y}_0 = m{row} * {}lu + u64(u32({x}_0));", p[0]));
-        for i in 1..n {
+        for (i, p) in p.iter().enumerate().skip(1) {
             let before = i - 1;
             code.line(format!(
                 "let {x}_{i} = u64(a.l{i}) * b{row}{} + ({x}_{before} >> 32u);",
@@ -53,7 +53,7 @@ pub(super) fn write(form: &Form, code: &mut Code) {
             ));
             code.line(format!(
                 "let {y}_{i} = m{row} * {}lu + u64(u32({x}_{i})) + ({y}_{before} >> 32u);",
-                p[i]
+                p
             ));
             code.line(format!("let t{row}_{before} = u32({y}_{i});"));
         }

@@ -10,12 +10,11 @@ use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, liter
 pub const THREADS: u32 = 128;
 
 /// Workgroups for `len` elements of [`FILL`] to [`FROM_MONTGOMERY`]: x and y, each below 65,536.
-/// `None` past 2^32 threads.
+/// `None` past 2^31 elements, so that the number of no surplus thread wraps.
 pub fn groups(len: u64) -> Option<[u32; 2]> {
     let groups = u32::try_from(len.div_ceil(u64::from(THREADS))).ok()?;
     let rows = groups.div_ceil(65_535).max(1);
-    // 2^32 threads are within 65,535 rows of 65,535 groups.
-    (len <= 1 << 32).then(|| [groups.div_ceil(rows), rows])
+    (len <= 1 << 31).then(|| [groups.div_ceil(rows), rows])
 }
 
 /// `target[i] = word`. Bindings: target (words). Params: len, word.

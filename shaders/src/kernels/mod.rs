@@ -9,4 +9,5 @@ pub mod points;
 use crate::Kernel;
 
 /// Every kernel, by file.
-pub const ALL: &[&[Kernel]] = &[digits::KERNELS, element::KERNELS, msm::KERNELS, points::KERNELS];
+pub const ALL: &[&[Kernel]] =
+    &[digits::KERNELS, element::KERNELS, msm::KERNELS, ntt::KERNELS, points::KERNELS];

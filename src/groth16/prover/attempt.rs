@@ -63,6 +63,14 @@ impl<'e> Item<'e> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says that the attempt ended in a panic, which has wiped what it held.
+    pub fn panicked(&self, seat: &Seat<'_>) {
+        let (what, problem) = ("partition".into(), "its worker panicked".to_owned());
+        let reason = problem.clone();
+        self.tally().outcome = Some(Err(Error::Invalid { what, problem }));
+        seat.fail(Fault::Final, reason);
+    }
+
     /// What came of it, once it has ended; nothing for a load that succeeded, and for what nobody
     /// could take.
     pub fn outcome(&self) -> Option<Result<Proved>> {
@@ -139,27 +147,14 @@ fn joined(mut attempts: Vec<String>, last: Error) -> Error {
     Error::InvalidProof { attempts: attempts.join("; ") }
 }
 
-/// Says that the attempt failed if nobody else does.
-struct SayFailed<'a, 'r>(Option<&'a Seat<'r>>);
-
-impl Drop for SayFailed<'_, '_> {
-    fn drop(&mut self) {
-        if let Some(seat) = self.0 {
-            seat.fail(Fault::Final, "its worker panicked".into());
-        }
-    }
-}
-
 /// Makes one attempt and says what came of it.
 pub(super) fn carry(prover: &Prover, seat: &Seat<'_>, item: &Item<'_>, token: &mut LockToken) {
-    let mut otherwise = SayFailed(Some(seat));
     let outcome = match &item.task {
         Task::Prove { supply, blinding } => {
             prove(prover, seat, item, (supply, blinding), token).map(Some)
         }
         Task::Load => load(prover, seat, item.key, token).map(|()| None),
     };
-    otherwise.0 = None;
     let ticket = seat.ticket();
     match outcome {
         Ok(proved) => {
@@ -221,8 +216,14 @@ fn prove(
     let Some(cpu) = helper_for(prover, &failure)? else { return Err(failure) };
     let (_, error) = failure.explain();
     let reason = in_short(&error);
+    // The CPU may take long; the device is others' meanwhile.
+    seat.post(Event::GaveUp { ticket: seat.ticket() });
     seat.tell(Life::Retried { reason: reason.clone() });
-    match cpu.prove(item.key, assignment, blinding.r, blinding.s) {
+    let repeated = cpu.prove_for(Some(seat.halting()), item.key, assignment, blinding);
+    if let Some(halt) = seat.halted() {
+        return Err(halt.into());
+    }
+    match repeated {
         Ok(mut proved) => {
             proved.failed_attempts.insert(0, reason);
             Ok(proved)
@@ -234,15 +235,20 @@ fn prove(
 /// The CPU, where the only device failed: always for a wrong proof, for a failing device only
 /// when the choice of the device was ours.
 fn helper_for<'p>(prover: &'p Prover, failure: &Failure) -> Result<Option<&'p Prover>, Failure> {
+    let auto = prover.options.device == registry::AUTO;
     let helps = match failure {
         Failure::Wrong(_) => true,
+        // The CPU may have more memory, unless it is what failed.
+        Failure::Error(Error::Device { source: DeviceError::ExceedsLimit { .. }, device }) => {
+            auto && device != "cpu"
+        }
         Failure::Error(Error::Device {
             source:
                 DeviceError::KernelFailed { .. }
                 | DeviceError::Timeout { .. }
                 | DeviceError::OutOfMemory { .. },
             ..
-        }) => prover.options.device == registry::AUTO,
+        }) => auto,
         _ => false,
     };
     if helps { Ok(prover.fallback()?) } else { Ok(None) }
@@ -262,7 +268,7 @@ fn prove_here(
     seat.post(Event::Drained { ticket: seat.ticket() });
     let proof = assemble(key.source.verifying_key(), &sums, blinding);
     let prove_time = start.elapsed();
-    let device = prover.slot(seat.device())?.name.clone();
+    let device = prover.slot(seat.device())?.current()?.device.info().name.clone();
     let mut check_time = Duration::ZERO;
     if prover.options.self_check {
         let start = Instant::now();

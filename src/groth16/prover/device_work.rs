@@ -21,7 +21,7 @@ use crate::scheduler::core::Event;
 use crate::scheduler::events::Life;
 use crate::scheduler::locks::{ComputeGuard, LockToken};
 use crate::scheduler::plan::parameters_shape;
-use crate::scheduler::runtime::{Duty, Seat};
+use crate::scheduler::runtime::{Duty, Seat, Turn};
 use crate::scheduler::staging::StagingRing;
 
 /// The device that a worker is at.
@@ -95,9 +95,12 @@ fn run(
     let memory = Memory::new(post.open.clone(), pools.clone(), &plan.layout);
     let mut partition = Partition::new(post.lane()?, inputs, plan, memory);
 
-    let placements = seat.prestage(token)?;
-    partition.place(&placements);
-    upload(seat, &mut partition, staging, token).map_err(failed)?;
+    let mut asked = None;
+    while seat.await_turn(&mut asked, partition.is_staged(), token)? == Turn::Prestage {
+        let placements = seat.prestage(token)?;
+        partition.place(&placements);
+        upload(seat, &mut partition, staging, token).map_err(failed)?;
+    }
     // What had no room then has it now, and perhaps before `compute` comes.
     let (placements, residents) = seat.reserve(token)?;
     partition.place(&placements);
@@ -223,14 +226,23 @@ fn admit(
 ) -> Result<Plan, Failure> {
     let (open, options) = (&post.open, &post.prover.options);
     let (mut most, mut whole) = (None, false);
-    let mut driver_said = None;
+    // What the driver had not, and the bytes of the plan that it was for.
+    let mut short: Option<(DeviceError, u64)> = None;
     loop {
         let budget = open.budget_bytes();
         let fitting = fitting_layout(&*open.device, shape, stays.is_some(), most, budget, options);
-        let layout = match (fitting, driver_said.take()) {
-            (Ok(layout), _) => layout,
+        let layout = match (fitting, short.take()) {
+            (Ok(layout), before) => {
+                let is_smaller = |(_, bytes): &(_, u64)| Plan::bytes_of(&layout, stays) < *bytes;
+                if let Some((said, _)) = before.filter(|before| !is_smaller(before)) {
+                    return Err(post.refused(said));
+                }
+                layout
+            }
             // Nothing is small enough for what the driver has.
-            (Err(_), Some(said)) => return Err(post.refused(said)),
+            (Err(_), Some((said, _))) => return Err(post.refused(said)),
+            // What it had not some time ago it may have now.
+            (Err(DeviceError::ExceedsLimit { .. }), None) if open.forget_refusal() => continue,
             (Err(error), None) => return Err(post.refused(error)),
         };
         let plan = if whole { Plan::whole(layout, stays) } else { Plan::by_buffer(layout, stays) }?;
@@ -249,7 +261,7 @@ fn admit(
             match made {
                 Ok(()) => {}
                 Err(error @ DeviceError::OutOfMemory { .. }) => {
-                    driver_said = Some(error);
+                    short = Some((error, Plan::bytes_of(&plan.layout, stays)));
                     continue;
                 }
                 Err(error) => return Err(post.refused(error)),
@@ -257,6 +269,9 @@ fn admit(
         }
         match seat.arrive(profile(&plan)?, token)? {
             Ok(()) => return Ok(plan),
+            // Others made the memories anew before it came.
+            Err(Refusal::NeverFits { .. })
+                if open.wanted_sizes(&plan, partitions) != open.sizes() => {}
             // Buffers one by one may leave holes that the layout's own places do not.
             Err(Refusal::NeverFits { .. }) if !whole => whole = true,
             Err(Refusal::NeverFits { needed_bytes, capacity_bytes, .. }) => {

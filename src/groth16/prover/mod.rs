@@ -17,6 +17,7 @@ pub mod variant;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -30,7 +31,7 @@ use twinlock_api::{Device, Error as DeviceError, OpenOptions};
 use self::assemble::{Blinding, Factors};
 use self::plan::KeyId;
 use self::session::CloseAtEnd;
-pub use self::session::{Job, JobHandle, PartitionInput, Session};
+pub use self::session::{Canceller, Job, JobHandle, PartitionInput, Session};
 use self::slot::DeviceSlot;
 pub use self::slot::Opener;
 use super::assignment::{Assignment, synthesize, synthesize_batch};
@@ -40,9 +41,10 @@ use super::verifier::{PreparedVerifyingKey, prepare_verifying_key};
 use crate::config::ProverOptions;
 use crate::host_memory;
 use crate::registry;
-use crate::scheduler::core::DeviceId;
+use crate::scheduler::core::{DeviceId, MemoryUsage};
 use crate::scheduler::events::{EventSink, Log};
-use crate::scheduler::runtime::Runtime;
+use crate::scheduler::locks::LockToken;
+use crate::scheduler::runtime::{Halted, Runtime};
 use crate::{Error, Result};
 
 /// Numbers the keys whose queries stay on devices.
@@ -195,7 +197,7 @@ impl Prover {
     /// Starts as many threads as the devices have workers, gives `user` a session to submit jobs
     /// to, and ends when all of them have.
     pub fn serve<'e, R>(&'e self, user: impl FnOnce(&Session<'e>) -> R) -> R {
-        let session = Session::new(self);
+        let session = Session::new(self, None);
         let workers = self.options.workers.max(1) * self.slots.len();
         std::thread::scope(|scope| {
             let _close = CloseAtEnd(&session);
@@ -209,6 +211,14 @@ impl Prover {
     /// Names of the devices, the preferred first.
     pub fn device_names(&self) -> Vec<&str> {
         self.slots.iter().map(|slot| slot.name.as_str()).collect()
+    }
+
+    /// What lies in each device's memories now, in the order of
+    /// [`device_names`](Self::device_names).
+    pub fn memory_usage(&self) -> Vec<MemoryUsage> {
+        let mut token = LockToken::for_this_thread();
+        let devices = (0..self.slots.len()).map(DeviceId);
+        devices.map(|device| self.runtime.memory_usage(device, &mut token)).collect()
     }
 
     /// A key whose queries are streamed from `source` for each proof: least memory, and the best
@@ -233,7 +243,7 @@ impl Prover {
         let number = KEYS.fetch_add(1, Ordering::Relaxed);
         key.stays = Some(KeyId(number));
         {
-            let session = Session::new(self);
+            let session = Session::new(self, None);
             let load = session.submit_load(&key);
             session.close();
             session.work();
@@ -296,8 +306,11 @@ impl Prover {
             .map(|(assignment, (r, s))| PartitionInput::ready(assignment, *r, *s))
             .collect();
         self.serve(|session| {
-            let job = session.submit(Job { key, priority: 0, partitions })?;
-            job.outcomes().map(|outcome| Ok(outcome?.proof)).collect()
+            let mut job = session.submit(Job { key, priority: 0, partitions })?;
+            let proofs = job.by_ref().map(|outcome| Ok(outcome?.proof)).collect();
+            // Of no use without the one that failed.
+            drop(job);
+            proofs
         })
     }
 
@@ -315,13 +328,24 @@ impl Prover {
         r: Scalar,
         s: Scalar,
     ) -> Result<Proved> {
-        let partitions = vec![PartitionInput::ready(assignment, r, s)];
-        let session = Session::new(self);
-        let job = session.submit(Job { key, priority: 0, partitions })?;
+        self.prove_for(None, key, assignment, &Blinding { r, s })
+    }
+
+    /// The same; given up with the partition whose work it is.
+    fn prove_for(
+        &self,
+        outer: Option<Halted>,
+        key: &ProvingKey<'_>,
+        assignment: &Assignment,
+        blinding: &Blinding,
+    ) -> Result<Proved> {
+        let partitions = vec![PartitionInput::ready(assignment, blinding.r, blinding.s)];
+        let session = Session::new(self, outer);
+        let mut job = session.submit(Job { key, priority: 0, partitions })?;
         // The calling thread is the only worker.
         session.close();
         session.work();
-        job.wait().pop().unwrap_or(Err(Error::Cancelled))
+        job.next().unwrap_or(Err(Error::Cancelled))
     }
 
     fn slot(&self, device: DeviceId) -> Result<&DeviceSlot> {
@@ -338,8 +362,21 @@ impl Prover {
 
     /// Opens a lost device again and says what came of it.
     fn reopen(&self, device: DeviceId) {
-        let reopened = self.slot(device).and_then(|slot| slot.reopen(&self.options));
+        let reopened = self.slot(device).and_then(|slot| {
+            let reopen = AssertUnwindSafe(|| slot.reopen(&self.options));
+            catch_unwind(reopen).unwrap_or_else(|_| {
+                let (what, problem) = ("opener of a device".into(), "it panicked".into());
+                Err(Error::Invalid { what, problem })
+            })
+        });
         let name = self.slots.get(device.0).map_or("", |slot| &slot.name);
+        let reopened = reopened.or_else(|error| {
+            if self.options.device != registry::AUTO || name == "cpu" {
+                return Err(error);
+            }
+            tracing::error!(device = name, %error, "the device is lost; the CPU takes its place");
+            self.slot(device)?.replace_by_cpu(&self.options)
+        });
         match &reopened {
             Ok(()) => tracing::warn!(device = name, "the device was lost and opened again"),
             Err(error) => {
@@ -371,7 +408,9 @@ impl Prover {
         if self.fallback.get().is_none() {
             let open = OpenOptions { threads: self.options.threads };
             let devices = vec![registry::open("cpu", &open)?];
-            let mut cpu = Self::with_devices(devices, self.options.clone())?;
+            // The limit was meant for the device that failed.
+            let options = ProverOptions { memory_bytes: None, ..self.options.clone() };
+            let mut cpu = Self::with_devices(devices, options)?;
             // For one proof a whole key is not worth its memory.
             cpu.streams = true;
             // It has nobody to fall back to.

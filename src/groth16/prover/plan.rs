@@ -100,6 +100,12 @@ impl Plan {
         needs.map(|need| need.size_bytes.next_multiple_of(ARENA_ALIGN_BYTES)).sum()
     }
 
+    /// Bytes of all that a layout takes, with the queries of `key` that stay.
+    pub fn bytes_of(layout: &ProofLayout, key: Option<KeyId>) -> u64 {
+        let kept: u64 = residents(layout, key).iter().map(|need| need.size_bytes).sum();
+        POOLS.iter().fold(kept, |sum, class| sum + layout.peak_bytes(*class))
+    }
+
     /// The layout's buffers that lie in a placement, by their index, and where.
     pub fn buffers_of(&self, placement: &Placement) -> Vec<(usize, u64)> {
         if !self.whole {

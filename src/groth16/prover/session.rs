@@ -1,38 +1,53 @@
 //! Many partitions at once: threads that carry them, and handles to wait for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bellpepper_core::Circuit;
 use blstrs::Scalar;
+use ff::Field;
+use rand::RngCore;
 
 use super::assemble::Blinding;
 use super::attempt::{Item, Supply, Task, carry};
 use super::{Proved, Prover, ProvingKey};
-use crate::groth16::assignment::Assignment;
+use crate::groth16::assignment::{Assignment, synthesize};
 use crate::scheduler::admission::Ticket;
 use crate::scheduler::core::{End, Order};
 use crate::scheduler::locks::LockToken;
-use crate::scheduler::runtime::Claim;
+use crate::scheduler::runtime::{Claim, Halted};
 use crate::{Error, Result};
 
 /// One circuit to prove.
 pub struct PartitionInput<'e> {
     supply: Supply<'e>,
     blinding: Blinding,
-    host_bytes: u64,
+    /// `None` for what the key says.
+    host_bytes: Option<u64>,
 }
 
 impl<'e> PartitionInput<'e> {
+    /// A circuit, synthesised when its turn has come, and blinding factors from `rng`.
+    pub fn circuit<C>(circuit: C, mut rng: impl RngCore) -> Self
+    where
+        C: Circuit<Scalar> + Clone + Send + Sync + 'e,
+    {
+        let blinding = Blinding { r: Scalar::random(&mut rng), s: Scalar::random(&mut rng) };
+        let supply = Supply::Synthesis(Box::new(move || synthesize(circuit.clone())));
+        Self { supply, blinding, host_bytes: None }
+    }
+
     /// An assignment that is there already.
     pub fn ready(assignment: &'e Assignment, r: Scalar, s: Scalar) -> Self {
-        Self { supply: Supply::Ready(assignment), blinding: Blinding { r, s }, host_bytes: 0 }
+        Self { supply: Supply::Ready(assignment), blinding: Blinding { r, s }, host_bytes: Some(0) }
     }
 
     /// An assignment that a worker makes when its turn has come, of about `host_bytes` bytes. A
-    /// partition that is tried again is synthesised again and has to come out the same.
+    /// partition that is tried again is synthesised again and has to come out the same. Synthesis
+    /// must not wait for proofs of the same prover: it may hold the only worker.
     pub fn synthesized(
         synthesis: impl Fn() -> Result<Assignment> + Send + Sync + 'e,
         host_bytes: u64,
@@ -40,7 +55,7 @@ impl<'e> PartitionInput<'e> {
         s: Scalar,
     ) -> Self {
         let supply = Supply::Synthesis(Box::new(synthesis));
-        Self { supply, blinding: Blinding { r, s }, host_bytes }
+        Self { supply, blinding: Blinding { r, s }, host_bytes: Some(host_bytes) }
     }
 }
 
@@ -68,17 +83,23 @@ pub struct Session<'e> {
     prover: &'e Prover,
     id: u64,
     items: Mutex<BTreeMap<Ticket, Arc<Item<'e>>>>,
+    /// Partitions whose handle was dropped before their end.
+    detached: Mutex<Vec<Ticket>>,
+    /// Set where a session does the work of another's partition.
+    outer: Option<Halted>,
     closed: AtomicBool,
 }
 
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 impl<'e> Session<'e> {
-    pub(super) fn new(prover: &'e Prover) -> Self {
+    pub(super) fn new(prover: &'e Prover, outer: Option<Halted>) -> Self {
         Self {
             prover,
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             items: Mutex::default(),
+            detached: Mutex::default(),
+            outer,
             closed: AtomicBool::new(false),
         }
     }
@@ -99,14 +120,16 @@ impl<'e> Session<'e> {
         }
         let number = self.prover.jobs.fetch_add(1, Ordering::Relaxed);
         let mut token = LockToken::for_this_thread();
-        let mut parts = Vec::new();
+        let mut parts = VecDeque::new();
         for (index, input) in (0..).zip(job.partitions) {
             let ticket = Order { priority: job.priority, job: number, index }.ticket();
             let PartitionInput { supply, blinding, host_bytes } = input;
+            let host_bytes = host_bytes.unwrap_or_else(|| job.key.assignment_bytes());
             let item = Arc::new(Item::new(job.key, Task::Prove { supply, blinding }));
             self.items().insert(ticket, item.clone());
-            self.prover.runtime.submit(self.id, ticket, host_bytes, &mut token);
-            parts.push((ticket, item));
+            let (runtime, outer) = (&self.prover.runtime, self.outer.clone());
+            runtime.submit(self.id, ticket, host_bytes, outer, &mut token);
+            parts.push_back((ticket, item));
         }
         Ok(JobHandle { session: self, parts })
     }
@@ -118,7 +141,7 @@ impl<'e> Session<'e> {
         let item = Arc::new(Item::new(key, Task::Load));
         self.items().insert(ticket, item.clone());
         self.prover.runtime.submit_load(self.id, ticket, &mut LockToken::for_this_thread());
-        JobHandle { session: self, parts: vec![(ticket, item)] }
+        JobHandle { session: self, parts: [(ticket, item)].into() }
     }
 
     fn items(&self) -> MutexGuard<'_, BTreeMap<Ticket, Arc<Item<'e>>>> {
@@ -139,13 +162,27 @@ impl<'e> Session<'e> {
                         carry(self.prover, &seat, &item, &mut token);
                     }));
                     if carried.is_err() {
-                        // The seat has said so, and others need this worker.
+                        // Others need this worker.
                         tracing::error!(ticket = %seat.ticket(), "a worker panicked");
+                        item.panicked(&seat);
                     }
+                    self.forget_detached(&mut token);
                 }
                 Claim::Reopen(device) => self.prover.reopen(device),
             }
         }
+    }
+
+    /// Drops what has ended and nobody waits for.
+    fn forget_detached(&self, token: &mut LockToken) {
+        let mut detached = self.detached.lock().unwrap_or_else(PoisonError::into_inner);
+        detached.retain(|ticket| {
+            let known = self.prover.runtime.knows(*ticket, token);
+            if !known {
+                self.items().remove(ticket);
+            }
+            known
+        });
     }
 
     /// Lets the workers go once nothing is left.
@@ -176,10 +213,26 @@ impl Drop for CloseAtEnd<'_, '_> {
     }
 }
 
-/// A job in the queue or at work.
+/// A job in the queue or at work. Dropping it cancels what was not waited for.
 pub struct JobHandle<'s, 'e> {
     session: &'s Session<'e>,
-    parts: Vec<(Ticket, Arc<Item<'e>>)>,
+    parts: VecDeque<(Ticket, Arc<Item<'e>>)>,
+}
+
+impl Drop for JobHandle<'_, '_> {
+    /// Nobody can ask for the outcomes any more.
+    fn drop(&mut self) {
+        self.cancel();
+        let mut token = LockToken::for_this_thread();
+        for (ticket, _) in self.parts.drain(..) {
+            let has_ended = self.session.prover.runtime.detach(ticket, &mut token);
+            let detached = || self.session.detached.lock().unwrap_or_else(PoisonError::into_inner);
+            match has_ended {
+                true => drop(self.session.items().remove(&ticket)),
+                false => detached().push(ticket),
+            }
+        }
+    }
 }
 
 impl fmt::Debug for JobHandle<'_, '_> {
@@ -188,50 +241,71 @@ impl fmt::Debug for JobHandle<'_, '_> {
     }
 }
 
-impl JobHandle<'_, '_> {
-    /// Stops what is queued at once and what is at work between two stages.
+/// Cancels a job from elsewhere while its handle is waited on.
+#[derive(Debug, Clone)]
+pub struct Canceller<'s> {
+    prover: &'s Prover,
+    tickets: Arc<[Ticket]>,
+}
+
+impl Canceller<'_> {
+    /// As [`JobHandle::cancel`]. What has ended stays as it is.
     pub fn cancel(&self) {
         let mut token = LockToken::for_this_thread();
-        for (ticket, _) in &self.parts {
-            self.session.prover.runtime.cancel(*ticket, &mut token);
+        for ticket in &*self.tickets {
+            self.prover.runtime.cancel(*ticket, &mut token);
         }
     }
+}
 
-    /// Waits for all partitions; tells of each in order, as they come. Errors of a partition are
-    /// those of [`Prover::prove`], and `Cancelled`.
-    pub fn outcomes(self) -> impl Iterator<Item = Result<Proved>> {
-        let prover = self.session.prover;
-        self.ends().map(move |(end, outcome)| match (end, outcome) {
-            (End::Cancelled, _) => Err(Error::Cancelled),
-            (_, Some(outcome)) => outcome,
-            (_, None) => Err(prover.nobody_left()),
-        })
+impl<'s> JobHandle<'s, '_> {
+    /// Stops what is queued at once and what is at work between two stages, of what was not waited
+    /// for.
+    pub fn cancel(&self) {
+        self.canceller().cancel();
     }
 
-    /// Waits for all; tells how each ended, and of its proof or error.
-    fn ends(self) -> impl Iterator<Item = (End, Option<Result<Proved>>)> {
-        let session = self.session;
+    /// What cancels this job while another thread waits for it.
+    pub fn canceller(&self) -> Canceller<'s> {
+        let tickets = self.parts.iter().map(|(ticket, _)| *ticket).collect();
+        Canceller { prover: self.session.prover, tickets }
+    }
+
+    /// Waits for the next partition, in the job's order.
+    fn next_end(&mut self) -> Option<(End, Option<Result<Proved>>)> {
+        let (ticket, item) = self.parts.pop_front()?;
         let mut token = LockToken::for_this_thread();
-        self.parts.into_iter().map(move |(ticket, item)| {
-            let end = session.prover.runtime.wait_for_end(ticket, &mut token);
-            session.items().remove(&ticket);
-            (end, item.outcome().map(|outcome| outcome.map_err(with_hint)))
-        })
+        let end = self.session.prover.runtime.wait_for_end(ticket, &mut token);
+        self.session.items().remove(&ticket);
+        Some((end, item.outcome().map(|outcome| outcome.map_err(with_hint))))
     }
 
     /// Waits for a load.
-    pub(super) fn loaded(self) -> Result<()> {
-        let prover = self.session.prover;
-        self.ends().try_for_each(|(end, outcome)| match (end, outcome) {
-            (End::Finished, _) => Ok(()),
-            (_, Some(Err(error))) => Err(error),
-            _ => Err(prover.nobody_left()),
-        })
+    pub(super) fn loaded(mut self) -> Result<()> {
+        match self.next_end() {
+            None | Some((End::Finished, _)) => Ok(()),
+            Some((_, Some(Err(error)))) => Err(error),
+            _ => Err(self.session.prover.nobody_left()),
+        }
     }
 
-    /// Waits for all partitions.
+    /// Waits for all partitions and tells of each, in the job's order.
     pub fn wait(self) -> Vec<Result<Proved>> {
-        self.outcomes().collect()
+        self.collect()
+    }
+}
+
+/// Each partition's outcome in the job's order, waited for. Errors are those of [`Prover::prove`],
+/// and `Cancelled`.
+impl Iterator for JobHandle<'_, '_> {
+    type Item = Result<Proved>;
+
+    fn next(&mut self) -> Option<Result<Proved>> {
+        Some(match self.next_end()? {
+            (End::Cancelled, _) => Err(Error::Cancelled),
+            (_, Some(outcome)) => outcome,
+            (_, None) => Err(self.session.prover.nobody_left()),
+        })
     }
 }
 

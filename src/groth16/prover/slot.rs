@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, INDEX_BYTES};
-use twinlock_api::{Device, Error as DeviceError, MemoryClass, View};
+use twinlock_api::{Device, Error as DeviceError, MemoryClass, OpenOptions, View};
 
 use super::partition::StageError;
 use super::plan::{POOLS, Plan};
 use crate::config::ProverOptions;
+use crate::registry;
 use crate::scheduler::admission::PoolSpec;
 use crate::scheduler::arena::{Arena, Lease};
 use crate::scheduler::locks::DeviceWait;
@@ -103,6 +104,19 @@ impl DeviceSlot {
             .map_err(|error| named(&self.name, error))
     }
 
+    /// Puts the CPU in the place of a device that cannot be opened again.
+    ///
+    /// # Errors
+    /// What stood in the way.
+    pub fn replace_by_cpu(&self, options: &ProverOptions) -> Result<()> {
+        let device = registry::open("cpu", &OpenOptions { threads: options.threads })?;
+        // The limit was meant for the other device.
+        let options = ProverOptions { memory_bytes: None, ..options.clone() };
+        let open = OpenDevice::new(device, &options).map_err(|error| named("cpu", error))?;
+        *lock(&self.open) = Some(Arc::new(open));
+        Ok(())
+    }
+
     pub fn named(&self, error: StageError) -> Error {
         error.on(&self.name)
     }
@@ -110,6 +124,15 @@ impl DeviceSlot {
 
 fn named(device: &str, source: DeviceError) -> Error {
     Error::Device { device: device.into(), source }
+}
+
+/// What the driver did not have.
+#[derive(Clone, Copy)]
+struct Refusal {
+    asked_bytes: u64,
+    /// What to ask for instead.
+    less_bytes: u64,
+    at: Instant,
 }
 
 /// A device and its share of the work.
@@ -121,8 +144,7 @@ pub(super) struct OpenDevice {
     readbacks: Mutex<Vec<Readback>>,
     /// Where decoding tells of malformed points of resident queries; one query at a time.
     decode_status: Mutex<Option<Lease>>,
-    /// What the driver did not have, and when.
-    refused: Mutex<Option<(u64, Instant)>>,
+    refused: Mutex<Option<Refusal>>,
     stuck: AtomicBool,
 }
 
@@ -158,27 +180,46 @@ impl OpenDevice {
         self.pools().map_or([0, 0], |pools| pools.sizes())
     }
 
-    /// Bytes that the memories may take together.
+    /// Bytes that the memories may take together; less for a while when the driver had not what
+    /// was asked for.
     pub fn budget_bytes(&self) -> u64 {
-        let usage = self.arena.usage().in_use_bytes;
-        let kept = usage.saturating_sub(self.sizes().iter().sum());
-        let budget = self.arena.budget_bytes().saturating_sub(kept);
-        match *lock(&self.refused) {
-            Some((bytes, at)) if at.elapsed() < REFUSAL_HOLDS => budget.min(bytes),
-            _ => budget,
+        // One unit is for the outcome of decoding.
+        let budget = self.arena.budget_bytes().saturating_sub(ARENA_ALIGN_BYTES);
+        let mut refused = lock(&self.refused);
+        let Some(refusal) = refused.as_mut() else { return budget };
+        if refusal.at.elapsed() >= REFUSAL_HOLDS {
+            let free_bytes = self.device.memory().map_or(0, |memory| memory.free_bytes);
+            let there = free_bytes.saturating_add(self.sizes().iter().sum());
+            if there >= refusal.asked_bytes {
+                *refused = None;
+                return budget;
+            }
+            refusal.at = Instant::now();
         }
+        budget.min(refusal.less_bytes)
     }
 
-    /// The sizes of memories for so many partitions of this plan at once, or for fewer where the
-    /// budget asks for it. At least what there is, unless the budget asks for that to go.
+    /// Asks the driver again for what it had not; whether there is anything to ask again.
+    pub fn forget_refusal(&self) -> bool {
+        lock(&self.refused).take().is_some()
+    }
+
+    /// The sizes of memories for so many partitions of this plan at once, or what the budget has:
+    /// one partition and a part of the next, which stages as the first one's memory goes back. At
+    /// least what there is, unless the budget asks for that to go.
     pub fn wanted_sizes(&self, plan: &Plan, partitions: usize) -> [u64; 2] {
         let (one, kept) = (plan.peaks_bytes(), plan.resident_bytes());
         let budget = self.budget_bytes();
-        let fit = budget.saturating_sub(kept) / one.iter().sum::<u64>().max(1);
-        let copies = fit.min(partitions as u64).max(1);
         let with_kept = |[work, bases]: [u64; 2]| [work, bases.saturating_add(kept)];
-        let wanted = with_kept(one.map(|size| size.saturating_mul(copies)));
         let least = with_kept(one);
+        let spare = budget.saturating_sub(least.iter().sum());
+        let all = one.iter().sum::<u64>().max(1);
+        let wanted = with_kept(one.map(|size| {
+            let rest = size.saturating_mul(partitions.saturating_sub(1) as u64);
+            // Each memory has its share of what is there.
+            let share = u128::from(spare) * u128::from(size) / u128::from(all);
+            size.saturating_add(rest.min(share as u64 / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES))
+        }));
         let here = self.sizes();
         let both = [wanted[0].max(here[0]), wanted[1].max(here[1])];
         match both.iter().sum::<u64>() <= budget {
@@ -238,7 +279,8 @@ impl OpenDevice {
         let share = free / 10 * 9;
         // What it says it has may be in pieces.
         let less = if share < bytes { share } else { bytes - bytes / 8 };
-        *lock(&self.refused) = Some((less, Instant::now()));
+        let refusal = Refusal { asked_bytes: bytes, less_bytes: less, at: Instant::now() };
+        *lock(&self.refused) = Some(refusal);
         Ok(())
     }
 

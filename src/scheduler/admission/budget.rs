@@ -46,7 +46,8 @@ impl Admission {
         self.pools.get(usize::from(pool.0))
     }
 
-    pub(super) fn pool_ids(&self) -> impl Iterator<Item = PoolId> + use<> {
+    /// The memories.
+    pub fn pool_ids(&self) -> impl Iterator<Item = PoolId> + use<> {
         (0..=u8::MAX).take(self.pools.len()).map(PoolId)
     }
 

@@ -162,6 +162,12 @@ impl Admission {
         rank.and_then(|rank| self.partitions.get(rank)).map_or(Vec::new(), |own| own.placements())
     }
 
+    /// How many older partitions compute or are still to, and how many there are at all.
+    pub fn older(&self, ticket: Ticket) -> (usize, usize) {
+        let older = || self.partitions.iter().take_while(|other| other.ticket != ticket);
+        (older().filter(|other| other.phase != Phase::Draining).count(), older().count())
+    }
+
     /// The residents on the device, those idle the longest first.
     pub fn residents(&self) -> impl Iterator<Item = ResidentPlacement> + '_ {
         self.residents.iter().map(Resident::placement)
@@ -269,10 +275,16 @@ impl Admission {
             return Err(Nonsense::OutOfTurn(ticket));
         };
         let goal = Goal::Buffers(own.stage);
-        let buffers = own.held.buffers.len();
+        // Those that live longest first, as whole profiles are placed: what stays to the end must
+        // not lie between what goes early.
+        let needs = own.profile.buffers();
+        let mut indices: Vec<usize> = (0..needs.len()).collect();
+        indices.sort_by_key(|index| {
+            needs.get(*index).map(|need| (u8::MAX - need.last, u64::MAX - need.size_bytes))
+        });
         let may = !self.older_waits(rank);
         if may && !self.grant(rank, goal, actions) {
-            for index in 0..buffers {
+            for index in indices {
                 let wanted = self
                     .partitions
                     .get(rank)

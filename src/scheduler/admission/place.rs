@@ -96,7 +96,30 @@ pub(super) fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
 /// `spaces` are the memories without what `fixed` holds. Walks the stages as they will run: at the
 /// start of each, its new buffers are carved, those that live longest first; at its end, those
 /// that live no longer are freed. `None` when some buffer finds no hole.
+///
+/// At first buffers go where the partition has others at other times, and to one end of the
+/// memory, so that it covers little and what is left for another is in one piece. If that finds no
+/// hole for one of them, all go by best fit.
 pub(super) fn place(
+    profile: &Profile,
+    stage: u8,
+    fixed: &Layout,
+    goal: Goal,
+    spaces: Vec<Allocator>,
+) -> Option<Layout> {
+    place_by(Fit::Beside, profile, stage, fixed, goal, spaces.clone())
+        .or_else(|| place_by(Fit::Best, profile, stage, fixed, goal, spaces))
+}
+
+/// How a hole is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    Beside,
+    Best,
+}
+
+fn place_by(
+    fit: Fit,
     profile: &Profile,
     stage: u8,
     fixed: &Layout,
@@ -143,7 +166,13 @@ pub(super) fn place(
             profile.buffers().get(*index).is_some_and(|need| need.first.max(stage) == now)
         }) {
             let need = profile.buffers().get(index)?;
-            let start = space(&mut spaces, need.pool)?.allocate(need.size_bytes)?;
+            let start = match fit {
+                Fit::Beside => {
+                    let own = covered(profile, &layout, need.pool, &spaces);
+                    space(&mut spaces, need.pool)?.allocate_beside(need.size_bytes, &own)?
+                }
+                Fit::Best => space(&mut spaces, need.pool)?.allocate(need.size_bytes)?,
+            };
             *layout.buffers.get_mut(index)? = Some(start);
         }
         if missing.peek().is_none() {
@@ -158,6 +187,22 @@ pub(super) fn place(
         }
     }
     Some(layout)
+}
+
+/// What the layout covers of a memory so far, whether in use in this stage or not.
+fn covered(
+    profile: &Profile,
+    layout: &Layout,
+    pool: PoolId,
+    spaces: &[Allocator],
+) -> Vec<(u64, u64)> {
+    let rounded = |size_bytes| spaces.get(usize::from(pool.0))?.rounded(size_bytes);
+    let placed = profile.buffers().iter().zip(&layout.buffers);
+    let ranges = placed.filter(|(need, _)| need.pool == pool).filter_map(|(need, start)| {
+        let start = (*start)?;
+        Some(Range { pool, start, end: start.saturating_add(rounded(need.size_bytes)?) })
+    });
+    merged(ranges.collect()).into_iter().map(|range| (range.start, range.end)).collect()
 }
 
 fn space(spaces: &mut [Allocator], pool: PoolId) -> Option<&mut Allocator> {

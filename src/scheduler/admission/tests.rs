@@ -71,6 +71,35 @@ fn a_partition_runs_alone() {
     assert_eq!(admission, memory(12));
 }
 
+/// Two of 4 are staged; then 5, 4 and 7 are held. In 15 the next two find their place from the
+/// second stage on, behind any number of partitions: each packs to the end it started at.
+#[test]
+fn partitions_pack_to_an_end_each() {
+    let proof = profile(
+        &[buffer(4, 0, 2), buffer(4, 0, 1), buffer(1, 2, 2), buffer(4, 3, 4), buffer(3, 4, 4)],
+        &[],
+    );
+    let mut admission = memory(15);
+    let mut ticket = arrive(&mut admission, 0, &proof);
+    for next in 1..8 {
+        admission.step(Event::WantPrestage { ticket });
+        let actions = admission.step(Event::WantCompute { ticket });
+        assert!(matches!(actions.last(), Some(Action::GrantCompute { .. })), "{actions:?}");
+        let next = arrive(&mut admission, next, &proof);
+        admission.step(Event::WantPrestage { ticket: next });
+        admission.step(Event::StageEnded { ticket, stage: 0 });
+        admission.step(Event::StageEnded { ticket, stage: 1 });
+        let actions = admission.step(Event::WantPrestage { ticket: next });
+        assert!(matches!(actions[..], [Action::PrestageReady { .. }]), "{actions:?}");
+        for stage in 2..=4 {
+            admission.step(Event::StageEnded { ticket, stage });
+        }
+        admission.step(Event::ComputeEnded { ticket });
+        admission.step(Event::Finished { ticket });
+        ticket = next;
+    }
+}
+
 #[test]
 fn buffers_that_never_meet_share_a_place() {
     let mut admission = memory(10);

@@ -23,8 +23,11 @@ pub(super) struct DeviceState {
     pub status: Status,
     /// Who asked for larger memories.
     pub remake: VecDeque<Ticket>,
-    /// Who makes them now.
+    /// Who makes them now, or has made them and is not in them yet: for whoever came between would
+    /// have them made anew, and so on for ever.
     pub remaking: Option<Ticket>,
+    /// Whether those that `remaking` made are there.
+    pub made: bool,
     /// Who arrived, but has to wait for that.
     pub planned: VecDeque<(Ticket, SharedProfile)>,
 }
@@ -38,6 +41,7 @@ impl DeviceState {
             status: Status::Open,
             remake: VecDeque::new(),
             remaking: None,
+            made: false,
             planned: VecDeque::new(),
         }
     }
@@ -46,8 +50,13 @@ impl DeviceState {
     pub fn forget(&mut self, ticket: Ticket) {
         self.remake.retain(|other| *other != ticket);
         self.planned.retain(|(other, _)| *other != ticket);
+        self.release(ticket);
+    }
+
+    /// Lets others have the memories made anew.
+    pub fn release(&mut self, ticket: Ticket) {
         if self.remaking == Some(ticket) {
-            self.remaking = None;
+            (self.remaking, self.made) = (None, false);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::SharedProfile;
-use crate::scheduler::admission::{self, PoolSpec, Ticket};
+use crate::scheduler::admission::{self, PoolId, PoolSpec, ResidentKey, Ticket};
 
 /// A device, by its position in the list that the core was made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,7 +111,7 @@ pub enum Event {
         /// A user of it.
         ticket: Ticket,
         /// Which.
-        key: admission::ResidentKey,
+        key: ResidentKey,
     },
     /// As [`admission::Event::StageEnded`].
     StageEnded {
@@ -127,6 +127,12 @@ pub enum Event {
     },
     /// A partition is done with its device's memory.
     Drained {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// A partition gives up its device's memory and `compute`, whatever it held, and goes on
+    /// without; what it held is wiped.
+    GaveUp {
         /// Which.
         ticket: Ticket,
     },
@@ -151,6 +157,24 @@ pub enum Event {
     Stopped {
         /// Which.
         ticket: Ticket,
+    },
+    /// As [`admission::Event::BudgetShrunk`].
+    BudgetShrunk {
+        /// Of which device.
+        device: DeviceId,
+        /// Of which memory.
+        pool: PoolId,
+        /// How much.
+        size_bytes: u64,
+    },
+    /// As [`admission::Event::BudgetGrown`].
+    BudgetGrown {
+        /// Of which device.
+        device: DeviceId,
+        /// Of which memory.
+        pool: PoolId,
+        /// How much.
+        size_bytes: u64,
     },
     /// A device was found to be lost.
     Lost {

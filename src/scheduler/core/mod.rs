@@ -9,7 +9,8 @@
 //!   it. It starts when the assignments in work leave room for its own in host memory (or there
 //!   are none).
 //! * An attempt that computed wrongly is repeated once, on another device. One that ran on a lost
-//!   device is repeated on any, after it was reopened on that one too.
+//!   device is repeated on any, after it was reopened on that one too. One that has no room on a
+//!   device is tried on each other.
 //! * A cancelled partition ends at once in the queue; at work it is told to stop, and ends when
 //!   its worker has wiped what it held.
 
@@ -26,8 +27,8 @@ pub use event::{Action, DeviceId, End, Event, Fault, Order};
 
 use super::admission::{self, Admission, Profile, Ticket};
 
-/// Attempts of one partition at most, lost devices included.
-const MAX_ATTEMPTS: u32 = 4;
+/// A partition whose device was lost so often is given up: it may be what kills them.
+const MAX_LOSSES: u32 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
@@ -36,7 +37,10 @@ struct Entry {
     /// Whether the device's admission knows it.
     arrived: bool,
     stopping: bool,
-    attempts: u32,
+    /// Attempts that ended with something wrong.
+    wrong: u32,
+    /// Attempts that a lost device ended.
+    lost: u32,
     /// Devices that computed it wrongly or can't hold it.
     excluded: Vec<DeviceId>,
 }
@@ -47,6 +51,9 @@ pub struct Core {
     entries: BTreeMap<Ticket, Entry>,
     devices: Vec<DeviceState>,
     host_budget_bytes: u64,
+    /// Partitions at work, and the host memory of their assignments.
+    at_work: usize,
+    at_work_bytes: u64,
 }
 
 impl Core {
@@ -54,7 +61,8 @@ impl Core {
     /// [`DeviceId`] is the position in the list.
     pub fn new(workers: impl IntoIterator<Item = usize>, host_budget_bytes: u64) -> Self {
         let devices = workers.into_iter().map(DeviceState::new).collect();
-        Self { entries: BTreeMap::new(), devices, host_budget_bytes }
+        let entries = BTreeMap::new();
+        Self { entries, devices, host_budget_bytes, at_work: 0, at_work_bytes: 0 }
     }
 
     /// Takes one event; answers what to do, in order. What makes no sense changes nothing.
@@ -64,15 +72,12 @@ impl Core {
             Event::Submit { ticket, host_bytes } => self.submit(ticket, host_bytes, &mut actions),
             Event::WantMemories { ticket } => {
                 if let Some(state) = self.device_of(ticket) {
+                    state.release(ticket);
                     state.remake.push_back(ticket);
                 }
             }
             Event::MemoriesMade { ticket, pools } => self.memories_made(ticket, pools),
-            Event::Planned { ticket, profile } => {
-                if let Some(state) = self.device_of(ticket) {
-                    state.planned.push_back((ticket, profile));
-                }
-            }
+            Event::Planned { ticket, profile } => self.planned(ticket, profile, &mut actions),
             Event::WantPrestage { ticket } => {
                 self.admission(ticket, admission::Event::WantPrestage { ticket }, &mut actions);
             }
@@ -96,6 +101,15 @@ impl Core {
                     entry.arrived = false;
                 }
             }
+            Event::GaveUp { ticket } => {
+                self.admission(ticket, admission::Event::Failed { ticket }, &mut actions);
+                if let Some(entry) = self.entries.get_mut(&ticket) {
+                    entry.arrived = false;
+                }
+                if let Some(state) = self.device_of(ticket) {
+                    state.forget(ticket);
+                }
+            }
             Event::Finished { ticket } => {
                 if self.leave(ticket, &mut actions) {
                     self.end(ticket, End::Finished, &mut actions);
@@ -108,6 +122,14 @@ impl Core {
                     self.end(ticket, End::Cancelled, &mut actions);
                 }
             }
+            Event::BudgetShrunk { device, pool, size_bytes } => {
+                let event = admission::Event::BudgetShrunk { pool, size_bytes };
+                self.admission_on(device, event, &mut actions);
+            }
+            Event::BudgetGrown { device, pool, size_bytes } => {
+                let event = admission::Event::BudgetGrown { pool, size_bytes };
+                self.admission_on(device, event, &mut actions);
+            }
             Event::Lost { device } => self.lost(device, &mut actions),
             Event::Reopened { device } => {
                 if let Some(state) = self.devices.get_mut(device.0) {
@@ -118,10 +140,10 @@ impl Core {
                 if let Some(state) = self.devices.get_mut(device.0) {
                     state.status = Status::Gone;
                 }
+                self.strand(&mut actions);
             }
         }
         self.settle_devices(&mut actions);
-        self.strand(&mut actions);
         self.dispatch(&mut actions);
         actions
     }
@@ -131,11 +153,23 @@ impl Core {
         self.devices.get(device.0).map(|state| &state.admission)
     }
 
-    /// Bytes that partitions hold on a device.
+    /// Bytes that partitions hold on a device, the residents that they read and rounding included.
     pub fn held_bytes(&self, device: DeviceId) -> u64 {
         let Some(admission) = self.admission_of(device) else { return 0 };
-        let placed = admission.tickets().flat_map(|ticket| admission.placements(ticket));
-        placed.map(|placement| placement.size_bytes).sum()
+        admission.pool_ids().map(|pool| admission.held_bytes(pool)).sum()
+    }
+
+    /// What lies in a device's memories.
+    pub fn usage(&self, device: DeviceId) -> MemoryUsage {
+        let mut usage = MemoryUsage::default();
+        let Some(admission) = self.admission_of(device) else { return usage };
+        usage.reserved_bytes = admission.pool_ids().map(|pool| admission.capacity(pool)).sum();
+        usage.held_bytes = self.held_bytes(device);
+        for placement in admission.tickets().flat_map(|ticket| admission.placements(ticket)) {
+            *usage.by_name.entry(placement.name).or_default() += placement.size_bytes;
+        }
+        usage.resident_bytes = admission.residents().map(|resident| resident.size_bytes).sum();
+        usage
     }
 
     /// Partitions in the queue or at work.
@@ -162,11 +196,15 @@ impl Core {
             on: None,
             arrived: false,
             stopping: false,
-            attempts: 0,
+            wrong: 0,
+            lost: 0,
             excluded: Vec::new(),
         };
         self.entries.insert(ticket, entry);
         actions.push(Action::Queued { ticket });
+        if !self.has_place(ticket) {
+            self.end(ticket, End::Failed(Fault::Lost), actions);
+        }
     }
 
     fn admission(&mut self, ticket: Ticket, event: admission::Event, actions: &mut Vec<Action>) {
@@ -201,7 +239,19 @@ impl Core {
     fn memories_made(&mut self, ticket: Ticket, pools: Vec<admission::PoolSpec>) {
         if let Some(state) = self.device_of(ticket).filter(|state| state.remaking == Some(ticket)) {
             state.admission = Admission::new(pools);
-            state.remaking = None;
+            state.made = true;
+        }
+    }
+
+    fn planned(&mut self, ticket: Ticket, profile: SharedProfile, actions: &mut Vec<Action>) {
+        let Some(device) = self.entries.get(&ticket).and_then(|entry| entry.on) else { return };
+        let Some(state) = self.devices.get_mut(device.0) else { return };
+        if state.remaking == Some(ticket) && state.made {
+            // Before those that wait to have the memories made anew once more.
+            state.release(ticket);
+            self.admission_on(device, admission::Event::Arrive { ticket, profile }, actions);
+        } else {
+            state.planned.push_back((ticket, profile));
         }
     }
 
@@ -216,6 +266,8 @@ impl Core {
         self.admission(ticket, event, actions);
         if let Some(entry) = self.entries.get_mut(&ticket) {
             (entry.on, entry.arrived) = (None, false);
+            self.at_work = self.at_work.saturating_sub(1);
+            self.at_work_bytes = self.at_work_bytes.saturating_sub(entry.host_bytes);
         }
         if let Some(state) = self.devices.get_mut(device.0) {
             state.active = state.active.saturating_sub(1);
@@ -250,13 +302,20 @@ impl Core {
             self.lost(device, actions);
         }
         let Some(entry) = self.entries.get_mut(&ticket) else { return };
-        entry.attempts += 1;
         if fault != Fault::Lost {
             entry.excluded.extend(device);
         }
         let again = match fault {
-            Fault::Wrong => entry.attempts < 2,
-            Fault::Lost | Fault::NoRoom => entry.attempts < MAX_ATTEMPTS,
+            Fault::Wrong => {
+                entry.wrong += 1;
+                entry.wrong < 2
+            }
+            Fault::Lost => {
+                entry.lost += 1;
+                entry.lost < MAX_LOSSES
+            }
+            // Each device says so once.
+            Fault::NoRoom => true,
             Fault::Final => false,
         };
         if stopping {
@@ -328,30 +387,49 @@ impl Core {
     }
 
     fn dispatch(&mut self, actions: &mut Vec<Action>) {
-        let at_work = self.entries.values().filter(|entry| entry.on.is_some());
-        let mut in_work = at_work.clone().count();
-        let mut host_bytes: u64 = at_work.map(|entry| entry.host_bytes).sum();
+        let takes =
+            |state: &DeviceState| state.status == Status::Open && state.active < state.workers;
         for (ticket, entry) in &mut self.entries {
+            if !self.devices.iter().any(takes) {
+                return;
+            }
             if entry.on.is_some() {
                 continue;
             }
-            if in_work > 0 && host_bytes.saturating_add(entry.host_bytes) > self.host_budget_bytes {
+            let host_bytes = self.at_work_bytes.saturating_add(entry.host_bytes);
+            if self.at_work > 0 && host_bytes > self.host_budget_bytes {
                 // The younger wait too, or the oldest might wait for ever.
-                break;
+                return;
             }
-            let free = self.devices.iter_mut().enumerate().filter(|(at, state)| {
-                state.status == Status::Open
-                    && state.active < state.workers
-                    && !entry.excluded.contains(&DeviceId(*at))
-            });
+            let free = self
+                .devices
+                .iter_mut()
+                .enumerate()
+                .filter(|(at, state)| takes(state) && !entry.excluded.contains(&DeviceId(*at)));
             let Some((at, state)) = free.min_by_key(|(_, state)| state.active) else { continue };
             state.active += 1;
             entry.on = Some(DeviceId(at));
-            in_work += 1;
-            host_bytes = host_bytes.saturating_add(entry.host_bytes);
+            self.at_work += 1;
+            self.at_work_bytes = host_bytes;
             actions.push(Action::Dispatch { ticket: *ticket, device: DeviceId(at) });
         }
     }
+}
+
+/// What lies in a device's memories, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryUsage {
+    /// Taken from the driver for partitions.
+    pub reserved_bytes: u64,
+    /// Held by partitions, the residents that they read and rounding included.
+    pub held_bytes: u64,
+    /// The most that was ever held at once.
+    pub peak_bytes: u64,
+    /// Queries that stay, whether a partition reads them now or not.
+    pub resident_bytes: u64,
+    /// Buffers of partitions by name, before rounding. Two buffers of one partition that never
+    /// live at once may share a place; both are counted.
+    pub by_name: BTreeMap<&'static str, u64>,
 }
 
 /// A profile as the core takes it.

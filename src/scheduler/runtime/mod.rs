@@ -4,17 +4,22 @@
 //! under `mem`, takes the posts through [`Core::step`]. A thread that waits does so holding
 //! neither lock, and any post wakes it.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+mod desk;
+mod seat;
 
-use super::admission::{
-    self, Placement, PoolSpec, Refusal, ResidentKey, ResidentPlacement, Ticket,
-};
-use super::core::{Action, Core, DeviceId, End, Event, Fault, SharedProfile};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use desk::{Desk, on_device};
+pub use desk::{Halt, Halted, Reserved};
+pub use seat::{Duty, Seat, Turn};
+
+use super::admission::{self, ResidentKey, Ticket};
+use super::core::{Action, Core, DeviceId, End, Event, MemoryUsage};
 use super::events::{EventKind, EventSink, Life, TimedEvent};
-use super::locks::{ComputeGrant, LockToken, Mem};
+use super::locks::{LockToken, Mem};
 
 /// The queue, the devices' memories, and the threads at work on them.
 pub struct Runtime {
@@ -30,6 +35,9 @@ struct State {
     core: Core,
     desks: BTreeMap<Ticket, Desk>,
     held_bytes: Vec<u64>,
+    peak_bytes: Vec<u64>,
+    /// Grows when memory of a device goes back.
+    releases: Vec<u64>,
     /// Who brings a resident to a device now.
     loading: BTreeMap<(DeviceId, ResidentKey), Ticket>,
     /// Lost devices that wait for somebody to open them again.
@@ -48,84 +56,12 @@ struct Post {
     reason: String,
 }
 
-/// Where all that a partition still needs lies.
-pub type Reserved = (Vec<Placement>, Vec<ResidentPlacement>);
-
-/// What the dispatcher has said about one partition.
-#[derive(Default)]
-struct Desk {
-    session: u64,
-    /// Whether it brings a key to the device and proves nothing.
-    loads: bool,
-    worker: usize,
-    device: Option<DeviceId>,
-    claimed: bool,
-    admitted: Option<Result<(), Refusal>>,
-    make_memories: bool,
-    prestage: Option<Vec<Placement>>,
-    reserved: Option<Reserved>,
-    grant: Option<ComputeGrant>,
-    reason: String,
-    ended: Option<End>,
-    signal: Arc<Signal>,
-}
-
-impl Desk {
-    /// Forgets what concerned the last attempt.
-    fn clear(&mut self) {
-        self.device = None;
-        self.claimed = false;
-        self.admitted = None;
-        self.make_memories = false;
-        self.prestage = None;
-        self.reserved = None;
-        self.grant = None;
-        self.signal = Arc::default();
-    }
-}
-
-/// Why a worker gives its partition up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Halt {
-    /// Somebody cancelled it.
-    Stop,
-    /// Its device is lost.
-    Abandon,
-}
-
 /// What there is to do for a worker.
 pub enum Claim<'a> {
     /// A partition to carry.
     Carry(Seat<'a>),
     /// A lost device, which nobody uses any more, to open again; see [`Runtime::reopened`].
     Reopen(DeviceId),
-}
-
-/// What a partition has to do about a resident that it reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Duty {
-    /// Nothing: its bytes are there.
-    Nothing,
-    /// Bring its bytes, and say so with [`Seat::resident_loaded`].
-    Load,
-}
-
-#[derive(Debug, Default)]
-struct Signal(AtomicU8);
-
-impl Signal {
-    fn set(&self, halt: Halt) {
-        let value = if halt == Halt::Stop { 1 } else { 2 };
-        self.0.store(value, Ordering::Release);
-    }
-
-    fn get(&self) -> Option<Halt> {
-        match self.0.load(Ordering::Acquire) {
-            0 => None,
-            1 => Some(Halt::Stop),
-            _ => Some(Halt::Abandon),
-        }
-    }
 }
 
 impl Runtime {
@@ -138,11 +74,14 @@ impl Runtime {
         let device_names: Vec<String> = devices.into_iter().collect();
         let core = Core::new(device_names.iter().map(|_| workers), host_budget_bytes);
         let held_bytes = vec![0; device_names.len()];
+        let (peak_bytes, releases) = (held_bytes.clone(), held_bytes.clone());
         Self {
             mem: Mem::new(State {
                 core,
                 desks: BTreeMap::new(),
                 held_bytes,
+                peak_bytes,
+                releases,
                 loading: BTreeMap::new(),
                 reopen: Vec::new(),
             }),
@@ -159,9 +98,17 @@ impl Runtime {
         self.sinks.write().unwrap_or_else(PoisonError::into_inner).push(sink);
     }
 
-    /// Queues a partition that threads of `session` will carry.
-    pub fn submit(&self, session: u64, ticket: Ticket, host_bytes: u64, token: &mut LockToken) {
-        self.enqueue(Desk { session, ..Desk::default() }, ticket, host_bytes, token);
+    /// Queues a partition that threads of `session` will carry. Where it does the work of another,
+    /// it is given up with that one.
+    pub fn submit(
+        &self,
+        session: u64,
+        ticket: Ticket,
+        host_bytes: u64,
+        outer: Option<Halted>,
+        token: &mut LockToken,
+    ) {
+        self.enqueue(Desk { session, outer, ..Desk::default() }, ticket, host_bytes, token);
     }
 
     /// Queues what brings a key to a device, in a partition's stead.
@@ -173,6 +120,13 @@ impl Runtime {
         self.mem.lock(token).desks.insert(ticket, desk);
         self.post(Event::Submit { ticket, host_bytes });
         self.look(token, |_| Some(()));
+    }
+
+    /// What lies in a device's memories now.
+    pub fn memory_usage(&self, device: DeviceId, token: &mut LockToken) -> MemoryUsage {
+        let state = self.mem.lock(token);
+        let peak_bytes = state.peak_bytes.get(device.0).copied().unwrap_or(0);
+        MemoryUsage { peak_bytes, ..state.core.usage(device) }
     }
 
     /// Asks for a partition to be stopped.
@@ -196,7 +150,7 @@ impl Runtime {
         token: &mut LockToken,
     ) -> Option<Claim<'_>> {
         enum Found {
-            Partition(Ticket, DeviceId, Arc<Signal>),
+            Partition(Ticket, DeviceId, Halted),
             Lost(DeviceId),
             Nothing,
         }
@@ -212,14 +166,16 @@ impl Runtime {
                 left = true;
                 if let (Some(device), false) = (desk.device, desk.claimed) {
                     (desk.claimed, desk.worker) = (true, worker);
-                    return Some(Found::Partition(*ticket, device, desk.signal.clone()));
+                    let outer = desk.outer.clone().map(Box::new);
+                    let halted = Halted { signal: desk.signal.clone(), outer };
+                    return Some(Found::Partition(*ticket, device, halted));
                 }
             }
             (!left && closed()).then_some(Found::Nothing)
         });
         match found {
-            Found::Partition(ticket, device, signal) => {
-                let seat = Seat { runtime: self, ticket, device, worker, signal };
+            Found::Partition(ticket, device, halted) => {
+                let seat = Seat { runtime: self, ticket, device, worker, halted };
                 seat.tell(Life::Started);
                 Some(Claim::Carry(seat))
             }
@@ -243,6 +199,23 @@ impl Runtime {
             }
             ended
         })
+    }
+
+    /// Says that nobody waits for a partition's end: it is forgotten then. Whether it has ended.
+    pub fn detach(&self, ticket: Ticket, token: &mut LockToken) -> bool {
+        let mut state = self.mem.lock(token);
+        let Some(desk) = state.desks.get_mut(&ticket) else { return true };
+        desk.detached = true;
+        let has_ended = desk.ended.is_some();
+        if has_ended {
+            state.desks.remove(&ticket);
+        }
+        has_ended
+    }
+
+    /// Whether a partition is in the queue, at work, or waited for.
+    pub fn knows(&self, ticket: Ticket, token: &mut LockToken) -> bool {
+        self.mem.lock(token).desks.contains_key(&ticket)
     }
 
     /// Forgets the partitions of a session, which have ended.
@@ -377,17 +350,26 @@ impl Runtime {
                 state.reopen.push(device);
                 return;
             }
-            Action::On { action, .. } => match on_device(&mut state.desks, action) {
-                Some(told) => told,
-                None => return,
-            },
+            Action::On { action, device } => {
+                if let (admission::Action::Released { .. }, Some(releases)) =
+                    (&action, state.releases.get_mut(device.0))
+                {
+                    *releases += 1;
+                }
+                match on_device(&mut state.desks, action) {
+                    Some(told) => told,
+                    None => return,
+                }
+            }
         };
-        if let Some(life) = life {
-            let desk = state.desks.get(&ticket);
-            let device = desk.and_then(|desk| desk.device).map(|device| self.name(device));
-            let worker = desk.map_or(0, |desk| desk.worker);
-            told.push(TimedEvent { at, device, worker, kind: EventKind::Partition(ticket, life) });
+        let Some(life) = life else { return };
+        let desk = state.desks.get(&ticket);
+        let device = desk.and_then(|desk| desk.device).map(|device| self.name(device));
+        let worker = desk.map_or(0, |desk| desk.worker);
+        if life.is_end() && desk.is_some_and(|desk| desk.detached) {
+            state.desks.remove(&ticket);
         }
+        told.push(TimedEvent { at, device, worker, kind: EventKind::Partition(ticket, life) });
     }
 
     fn note_memory(&self, state: &mut State, told: &mut Vec<TimedEvent>) {
@@ -396,6 +378,9 @@ impl Runtime {
             let size_bytes = state.core.held_bytes(DeviceId(index));
             if size_bytes != *last {
                 *last = size_bytes;
+                if let Some(peak) = state.peak_bytes.get_mut(index) {
+                    *peak = size_bytes.max(*peak);
+                }
                 let device = Some(self.name(DeviceId(index)));
                 let kind = EventKind::MemoryHeld { size_bytes };
                 told.push(TimedEvent { at, device, worker: 0, kind });
@@ -409,199 +394,9 @@ impl Runtime {
 
     fn tell(&self, event: &TimedEvent) {
         for sink in &*self.sinks.read().unwrap_or_else(PoisonError::into_inner) {
-            sink.take(event);
+            if catch_unwind(AssertUnwindSafe(|| sink.take(event))).is_err() {
+                tracing::error!("a sink of events panicked");
+            }
         }
-    }
-}
-
-/// Puts an answer of a device's admission on its partition's desk.
-fn on_device(
-    desks: &mut BTreeMap<Ticket, Desk>,
-    action: admission::Action,
-) -> Option<(Ticket, Option<Life>)> {
-    use admission::Action as Said;
-    let (ticket, life) = match &action {
-        Said::Admitted { ticket } => (*ticket, Some(Life::Admitted)),
-        Said::PrestageReady { ticket, .. } => (*ticket, Some(Life::PrestageReady)),
-        Said::PrestagePartial { ticket, shortage, .. } => {
-            (*ticket, Some(Life::PrestagePartial(*shortage)))
-        }
-        Said::Deferred { ticket, shortage } => (*ticket, Some(Life::PrestageDeferred(*shortage))),
-        Said::Released { ticket, size_bytes, .. } => {
-            (*ticket, Some(Life::Freed { size_bytes: *size_bytes }))
-        }
-        Said::Refused { ticket, .. }
-        | Said::Reserved { ticket, .. }
-        | Said::GrantCompute { ticket, .. } => (*ticket, None),
-        Said::Ignored { why } => {
-            tracing::debug!(?why, "an event was ignored");
-            return None;
-        }
-        _ => return None,
-    };
-    if let Some(desk) = desks.get_mut(&ticket) {
-        match action {
-            Said::Admitted { .. } => desk.admitted = Some(Ok(())),
-            Said::Refused { why, .. } => desk.admitted = Some(Err(why)),
-            Said::PrestageReady { placements, .. } | Said::PrestagePartial { placements, .. } => {
-                desk.prestage = Some(placements);
-            }
-            Said::Deferred { .. } => desk.prestage = Some(Vec::new()),
-            Said::Reserved { placements, residents, .. } => {
-                desk.reserved = Some((placements, residents));
-            }
-            Said::GrantCompute { placements, residents, .. } => {
-                desk.reserved = Some((placements, residents));
-                desk.grant = Some(ComputeGrant::new());
-            }
-            _ => {}
-        }
-    }
-    Some((ticket, life))
-}
-
-/// A worker's place at one partition, for one attempt.
-pub struct Seat<'a> {
-    runtime: &'a Runtime,
-    ticket: Ticket,
-    device: DeviceId,
-    worker: usize,
-    signal: Arc<Signal>,
-}
-
-impl Seat<'_> {
-    /// The partition.
-    pub fn ticket(&self) -> Ticket {
-        self.ticket
-    }
-
-    /// Where the attempt runs.
-    pub fn device(&self) -> DeviceId {
-        self.device
-    }
-
-    /// Whether the partition is to be given up.
-    pub fn halted(&self) -> Option<Halt> {
-        self.signal.get()
-    }
-
-    /// Tells the sinks.
-    pub fn tell(&self, life: Life) {
-        let device = Some(self.runtime.name(self.device));
-        let at = self.runtime.started.elapsed();
-        let kind = EventKind::Partition(self.ticket, life);
-        self.runtime.tell(&TimedEvent { at, device, worker: self.worker, kind });
-    }
-
-    /// Since the runtime was made.
-    pub fn now(&self) -> Duration {
-        self.runtime.started.elapsed()
-    }
-
-    /// Says what happened to the partition.
-    pub fn post(&self, event: Event) {
-        self.runtime.post(event);
-    }
-
-    /// Says that the attempt failed; what it held is wiped.
-    pub fn fail(&self, fault: Fault, reason: String) {
-        self.runtime.post_because(Event::Failed { ticket: self.ticket, fault }, reason);
-    }
-
-    /// Partitions in the queue or at work.
-    pub fn crowd(&self, token: &mut LockToken) -> usize {
-        self.runtime.look(token, |state| Some(state.core.len())).unwrap_or(1)
-    }
-
-    /// Waits until the device's memories are empty and this worker may make them anew.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn await_memories(&self, token: &mut LockToken) -> Result<(), Halt> {
-        self.runtime.post(Event::WantMemories { ticket: self.ticket });
-        self.answer(token, |desk| std::mem::take(&mut desk.make_memories).then_some(()))
-    }
-
-    /// Says which memories there are now.
-    pub fn memories_made(&self, pools: Vec<PoolSpec>) {
-        self.runtime.post(Event::MemoriesMade { ticket: self.ticket, pools });
-    }
-
-    /// Gives the device's admission the partition's profile.
-    ///
-    /// # Errors
-    /// To be given up. A refusal is an answer.
-    pub fn arrive(
-        &self,
-        profile: SharedProfile,
-        token: &mut LockToken,
-    ) -> Result<Result<(), Refusal>, Halt> {
-        self.runtime.post(Event::Planned { ticket: self.ticket, profile });
-        self.answer(token, |desk| desk.admitted.take())
-    }
-
-    /// Asks which buffers of the prestage have a place now; perhaps none.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn prestage(&self, token: &mut LockToken) -> Result<Vec<Placement>, Halt> {
-        self.runtime.post(Event::WantPrestage { ticket: self.ticket });
-        self.answer(token, |desk| desk.prestage.take())
-    }
-
-    /// Asks for `compute`, and waits until the whole remaining profile has its place.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn reserve(&self, token: &mut LockToken) -> Result<Reserved, Halt> {
-        self.runtime.post(Event::WantCompute { ticket: self.ticket });
-        self.answer(token, |desk| desk.reserved.take())
-    }
-
-    /// Waits until a resident's bytes are on the device, or nobody is about to bring them.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn await_resident(&self, key: ResidentKey, token: &mut LockToken) -> Result<Duty, Halt> {
-        self.runtime.wait(token, |state| {
-            if let Some(halt) = self.signal.get() {
-                return Some(Err(halt));
-            }
-            let admission = state.core.admission_of(self.device)?;
-            if admission.residents().any(|resident| resident.key == key && resident.loaded) {
-                return Some(Ok(Duty::Nothing));
-            }
-            let place = (self.device, key);
-            let by = *state.loading.entry(place).or_insert(self.ticket);
-            (by == self.ticket).then_some(Ok(Duty::Load))
-        })
-    }
-
-    /// Says that the resident's bytes are there.
-    pub fn resident_loaded(&self, key: ResidentKey, token: &mut LockToken) {
-        let ticket = self.ticket;
-        self.runtime.post(Event::ResidentLoaded { ticket, key });
-        self.runtime.look(token, |state| state.loading.remove(&(self.device, key)));
-    }
-
-    /// Waits for `compute`.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn await_compute(&self, token: &mut LockToken) -> Result<ComputeGrant, Halt> {
-        self.answer(token, |desk| desk.grant.take())
-    }
-
-    fn answer<R>(
-        &self,
-        token: &mut LockToken,
-        mut ready: impl FnMut(&mut Desk) -> Option<R>,
-    ) -> Result<R, Halt> {
-        self.runtime.wait(token, |state| {
-            if let Some(halt) = self.signal.get() {
-                return Some(Err(halt));
-            }
-            state.desks.get_mut(&self.ticket).and_then(&mut ready).map(Ok)
-        })
     }
 }
