@@ -26,10 +26,23 @@ pub use module::{Access, Binding, Kernel, Module};
 /// How field elements are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// 32-bit limbs and products of 64 bits; needs `SHADER_INT64`.
+    /// 32-bit limbs, products and carries in `u64`.
     Wide,
+    /// 29-bit (Fr) and 28-bit (Fp) limbs, whose products add up in `u64` without carries: more
+    /// products, fewer additions.
+    Sparse,
     /// 13-bit limbs, whose products add up in 32 bits.
     Narrow,
+}
+
+impl Arithmetic {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Wide, Self::Sparse, Self::Narrow];
+
+    /// Whether it needs `SHADER_INT64`.
+    pub const fn needs_int64(self) -> bool {
+        !matches!(self, Self::Narrow)
+    }
 }
 
 /// How formulas are written out.

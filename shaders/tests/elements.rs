@@ -187,3 +187,13 @@ fn grids_cover_every_length() {
     }
     assert_eq!(groups((1 << 31) + 1), None);
 }
+
+#[test]
+fn vectors_sparse() {
+    vectors(Arithmetic::Sparse);
+}
+
+#[test]
+fn to_montgomery_sparse() {
+    to_montgomery(Arithmetic::Sparse);
+}

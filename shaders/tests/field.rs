@@ -190,3 +190,13 @@ fn fp_wide() {
 fn fp_narrow() {
     check(&oracle!(FP, Fp, 12), Arithmetic::Narrow);
 }
+
+#[test]
+fn fr_sparse() {
+    check(&oracle!(FR, Fr, 8), Arithmetic::Sparse);
+}
+
+#[test]
+fn fp_sparse() {
+    check(&oracle!(FP, Fp, 12), Arithmetic::Sparse);
+}

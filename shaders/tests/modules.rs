@@ -4,20 +4,11 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use twinlock_shaders::{Arithmetic, Module, Style, all_kernels};
 
-const VARIANTS: [(Arithmetic, Style); 4] = [
-    (Arithmetic::Wide, Style::Unrolled),
-    (Arithmetic::Wide, Style::Compact),
-    (Arithmetic::Narrow, Style::Unrolled),
-    (Arithmetic::Narrow, Style::Compact),
-];
-
 fn validated(text: &str, arithmetic: Arithmetic, what: &str) -> (naga::Module, ModuleInfo) {
     let module = naga::front::wgsl::parse_str(text)
         .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(text)));
-    let capabilities = match arithmetic {
-        Arithmetic::Wide => Capabilities::SHADER_INT64,
-        Arithmetic::Narrow => Capabilities::empty(),
-    };
+    let capabilities =
+        if arithmetic.needs_int64() { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
     let info = Validator::new(ValidationFlags::all(), capabilities | Capabilities::IMMEDIATES)
         .validate(&module)
         .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(text)));
@@ -50,7 +41,8 @@ fn translate(kernel: &Module, module: &naga::Module, info: &ModuleInfo) {
 
 #[test]
 fn every_kernel_is_valid_and_translates() {
-    for (arithmetic, style) in VARIANTS {
+    let styles = [Style::Unrolled, Style::Compact];
+    for (arithmetic, style) in Arithmetic::ALL.into_iter().flat_map(|a| styles.map(|s| (a, s))) {
         for kernel in all_kernels(arithmetic, style) {
             let what = format!("{} {arithmetic:?} {style:?}", kernel.name);
             let (module, info) = validated(&kernel.wgsl, arithmetic, &what);

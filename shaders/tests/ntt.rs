@@ -15,12 +15,10 @@ struct Ntts {
 }
 
 impl Ntts {
-    fn open(arithmetic: Arithmetic) -> Option<Self> {
+    fn open(arithmetic: Arithmetic, style: Style) -> Option<Self> {
         let gpu = gpu::open(arithmetic)?;
-        let pipelines = KERNELS
-            .iter()
-            .map(|kernel| gpu.pipeline(&kernel.build(arithmetic, Style::Unrolled)))
-            .collect();
+        let pipelines =
+            KERNELS.iter().map(|kernel| gpu.pipeline(&kernel.build(arithmetic, style))).collect();
         Some(Self { gpu, pipelines })
     }
 
@@ -88,8 +86,8 @@ fn random(lg: u32, rng: &mut ChaCha8Rng) -> Vec<Fr> {
     (0..1 << lg).map(draw).collect()
 }
 
-fn check(arithmetic: Arithmetic, sizes: impl IntoIterator<Item = u32>) {
-    let Some(ntts) = Ntts::open(arithmetic) else { return };
+fn check(arithmetic: Arithmetic, style: Style, sizes: impl IntoIterator<Item = u32>) {
+    let Some(ntts) = Ntts::open(arithmetic, style) else { return };
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for lg in sizes {
@@ -98,31 +96,28 @@ fn check(arithmetic: Arithmetic, sizes: impl IntoIterator<Item = u32>) {
             let found = ntts.run(transform, &values);
             let expected = on_the_cpu(transform, &values);
             let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{transform:?}, {arithmetic:?}, seed {seed}");
+            assert_eq!(differs, None, "{transform:?}, {arithmetic:?} {style:?}, seed {seed}");
         }
     }
 }
 
 #[test]
 fn every_transform_wide() {
-    check(Arithmetic::Wide, 0..=14);
+    check(Arithmetic::Wide, Style::Unrolled, 0..=14);
 }
 
 #[test]
 fn every_transform_narrow() {
-    check(Arithmetic::Narrow, 0..=14);
+    check(Arithmetic::Narrow, Style::Compact, 0..=14);
 }
 
-/// Three passes, and more tiles than one dispatch takes.
 #[test]
-fn three_passes_wide() {
-    let Some(ntts) = Ntts::open(Arithmetic::Wide) else { return };
-    let seed = rand::random();
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let lg = 2 * LG_TILE + 1;
-    let values = random(lg, &mut rng);
-    for transform in all(lg) {
-        let found = ntts.run(transform, &values);
-        assert!(found == on_the_cpu(transform, &values), "{transform:?}, seed {seed}");
-    }
+fn every_transform_sparse() {
+    check(Arithmetic::Sparse, Style::Unrolled, 0..=11);
+    check(Arithmetic::Sparse, Style::Compact, [3, 8, 12]);
+}
+
+#[test]
+fn three_passes() {
+    check(Arithmetic::Sparse, Style::Unrolled, [2 * LG_TILE + 1]);
 }

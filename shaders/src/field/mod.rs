@@ -5,7 +5,8 @@
 //! F_select(if_false, if_true, condition)`. Values are below the modulus at these borders.
 //!
 //! An in-kernel value is in Montgomery form for a radix of the arithmetic's own: 2^(32 * limbs),
-//! that of memory, for [`Arithmetic::Wide`]; 2^260 (Fr) and 2^390 (Fp) for [`Arithmetic::Narrow`].
+//! that of memory, for [`Arithmetic::Wide`]; 2^260 (Fr) and 2^390 (Fp) for [`Arithmetic::Narrow`];
+//! 2^261 and 2^392 for [`Arithmetic::Sparse`].
 //! A *raw* value is one whose radix is still memory's. Sums of raw values are raw, and so is the
 //! product of a raw value and an in-kernel one: `a * M * b * K / K = a * b * M`. So a kernel that
 //! multiplies by in-kernel constants can leave its data raw and save the conversion.
@@ -16,7 +17,7 @@
 //! `F_raw_to_kernel(a)` and `F_kernel_to_raw(a)` change the radix.
 
 mod code;
-mod narrow;
+mod sparse;
 mod wide;
 
 use twinlock_fields::Field;
@@ -35,16 +36,21 @@ struct Form {
 
 impl Form {
     fn new(field: &Field, arithmetic: Arithmetic) -> Self {
-        let (count, width) = match arithmetic {
-            Arithmetic::Wide => (field.limbs, 32),
-            Arithmetic::Narrow => (field.bits.div_ceil(narrow::WIDTH) as usize, narrow::WIDTH),
+        let width = match arithmetic {
+            Arithmetic::Wide => 32,
+            Arithmetic::Sparse | Arithmetic::Narrow => sparse::width(arithmetic, field.limbs),
         };
-        Self { field: *field, count, width }
+        Self { field: *field, count: field.bits.div_ceil(width) as usize, width }
     }
 
     /// Name of the struct.
     fn ty(&self) -> &'static str {
         if self.field.name == "fr" { "Fr" } else { "Fp" }
+    }
+
+    /// All bits of a limb, of fewer than 32.
+    fn mask(&self) -> u32 {
+        (1 << self.width) - 1
     }
 
     fn modulus(&self) -> Vec<u32> {
@@ -124,7 +130,7 @@ pub fn prelude(field: &Field, arithmetic: Arithmetic) -> String {
     code.close();
     match arithmetic {
         Arithmetic::Wide => wide::write(&form, &mut code),
-        Arithmetic::Narrow => narrow::write(&form, &mut code),
+        Arithmetic::Sparse | Arithmetic::Narrow => sparse::write(&form, &mut code),
     }
     code.open(format!("fn {f}_neg(a: {ty}) -> {ty}"));
     code.line(format!("return {f}_sub({f}_zero(), a);"));

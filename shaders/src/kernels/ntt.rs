@@ -4,8 +4,8 @@
 //! b_1, ..., b_P bits. Pass p transforms along n_p, which gives the digit k_p of the output's
 //! index, counted from the bottom; between passes element (k_p, rest) takes the factor
 //! `w^(k_p * rest)` with w of order 2^(bits of n_p and rest) (Bailey 1990, in place). A pass
-//! is radix-2 Cooley-Tukey within a tile: 2^b butterfly positions of 2^c neighbours, so that memory
-//! is read in runs. A coset h is free: a transform of 2^b points over it has the factors
+//! is Cooley-Tukey within a tile: 2^b butterfly positions of 2^c neighbours, so that memory is read in
+//! runs. A coset h is free: a transform of 2^b points over it has the factors
 //! `h^(2^(b - q)) w_(2^q)^j` in stage q instead of `w_(2^q)^j`, and h for pass p is
 //! `g^(2^(bits of rest))`. The inverse undoes these steps one by one, backwards, with
 //! Gentleman-Sande butterflies; 1/n rides on a factor between passes.
@@ -27,8 +27,9 @@ pub use plan::{Buffer, Dispatch, MAX_LG, Transform, plan, workspace_bytes};
 
 /// log2 of a tile's elements.
 pub const LG_TILE: u32 = 9;
-/// Threads of a workgroup.
-pub const THREADS: u32 = 256;
+const TILE_LEN: u32 = 1 << LG_TILE;
+/// Threads of a workgroup of [`REVERSE`] and [`TABLES`].
+const THREADS: u32 = 256;
 /// Passes at most.
 const MAX_PASSES: u32 = 4;
 
@@ -77,37 +78,15 @@ fn table() -> Binding {
     Binding::elements("tables", Access::ReadWrite)
 }
 
-fn forward(arithmetic: Arithmetic, _: Style) -> Module {
-    // Cooley-Tukey: the smallest stage first.
-    let butterfly = "let q = stage + 1u;";
-    let operands = "let product = factored(high, bound, w);
-            tile_store(i, fr_add(low, product));
-            tile_store(j, fr_sub(low, product));";
-    pass(FORWARD.name, arithmetic, butterfly, operands, Side::Store)
+fn forward(arithmetic: Arithmetic, style: Style) -> Module {
+    pass(FORWARD.name, arithmetic, style, false)
 }
 
-fn inverse(arithmetic: Arithmetic, _: Style) -> Module {
-    // Gentleman-Sande: the largest stage first.
-    let butterfly = "let q = params.bits - stage;";
-    let operands = "tile_store(i, fr_add(low, high));
-            tile_store(j, factored(fr_sub(low, high), bound, w));";
-    pass(INVERSE.name, arithmetic, butterfly, operands, Side::Load)
+fn inverse(arithmetic: Arithmetic, style: Style) -> Module {
+    pass(INVERSE.name, arithmetic, style, true)
 }
 
-/// When elements take the factor between passes.
-#[derive(PartialEq)]
-enum Side {
-    Load,
-    Store,
-}
-
-fn pass(
-    name: &'static str,
-    arithmetic: Arithmetic,
-    stage: &str,
-    butterfly: &str,
-    side: Side,
-) -> Module {
+fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool) -> Module {
     let mut body = prelude(&FR, arithmetic);
     body += &accessors(&FR, "data", true, arithmetic);
     for (name, value) in [
@@ -118,46 +97,144 @@ fn pass(
         body += &format!("const {name}: u32 = {value}u;\n");
     }
     body += TILE;
-    let (load, store) = match side {
-        Side::Load => ("between(value, place)", "value"),
-        Side::Store => ("value", "between(value, place)"),
+    // Elements take the factor between two passes after the first, or undo it before.
+    let (load, store) = if inverse {
+        ("between(value, place)", "value")
+    } else {
+        ("value", "between(value, place)")
+    };
+    let (threads, stages) = match (style, inverse) {
+        (Style::Compact, false) => (TILE_LEN / 2, RADIX_2_FORWARD),
+        (Style::Compact, true) => (TILE_LEN / 2, RADIX_2_INVERSE),
+        (Style::Unrolled, false) => (TILE_LEN / 4, RADIX_4_FORWARD),
+        (Style::Unrolled, true) => (TILE_LEN / 4, RADIX_4_INVERSE),
     };
     let main = format!(
         "    let size = 1u << (params.bits + params.run_bits);
     let tile_number = params.first + group;
-    for (var i = local; i < size; i += {THREADS}u) {{
+    for (var i = local; i < size; i += {threads}u) {{
         let place = placed(i, tile_number, 0u);
         let value = fr_load_raw_data(2u * place.index);
         tile_store(place.slot, {load});
     }}
     // Neighbours lie together in the tile, unless butterfly positions do so in memory.
     let base = select(params.run_bits, 0u, params.at == 0u);
-    for (var stage = 0u; stage < params.bits; stage++) {{
-        workgroupBarrier();
-        {stage}
-        if local < size / 2u {{
-            let bit = base + q - 1u;
-            let i = ((local >> bit) << (bit + 1u)) | (local & ((1u << bit) - 1u));
-            let j = i | (1u << bit);
-            let half = 1u << (q - 1u);
-            let exponent = (i >> base) & (half - 1u);
-            let low = tile_load(i);
-            let high = tile_load(j);
-            let w = params.stages + half + exponent;
-            let bound = q > 1u || (params.flags & 8u) != 0u;
-            {butterfly}
-        }}
-    }}
+    let shifted = (params.flags & 8u) != 0u;
+{stages}
     workgroupBarrier();
-    for (var i = local; i < size; i += {THREADS}u) {{
+    for (var i = local; i < size; i += {threads}u) {{
         let place = placed(i, tile_number, 1u);
         let value = tile_load(place.slot);
         fr_store_raw_data(2u * place.index, {store});
     }}"
     );
     let bindings = vec![data(), table()];
-    Module::assemble(name, THREADS, bindings, TILE_PARAMS.to_vec(), &body, &main)
+    Module::assemble(name, threads, bindings, TILE_PARAMS.to_vec(), &body, &main)
 }
+
+/// Cooley-Tukey, the smallest stage first.
+const RADIX_2_FORWARD: &str = "
+    for (var stage = 0u; stage < params.bits; stage++) {
+        workgroupBarrier();
+        let q = stage + 1u;
+        if local < size / 2u {
+            let pair = paired(local, base, q);
+            let low = tile_load(pair.i);
+            let high = factored(tile_load(pair.j), q > 1u || shifted, pair.w);
+            tile_store(pair.i, fr_add(low, high));
+            tile_store(pair.j, fr_sub(low, high));
+        }
+    }";
+
+/// Gentleman-Sande, the largest stage first.
+const RADIX_2_INVERSE: &str = "
+    for (var stage = 0u; stage < params.bits; stage++) {
+        workgroupBarrier();
+        let q = params.bits - stage;
+        if local < size / 2u {
+            let pair = paired(local, base, q);
+            let low = tile_load(pair.i);
+            let high = tile_load(pair.j);
+            tile_store(pair.i, fr_add(low, high));
+            tile_store(pair.j, factored(fr_sub(low, high), q > 1u || shifted, pair.w));
+        }
+    }";
+
+/// Two stages at a time, q and q + 1, on elements that stay in registers. An odd stage is the
+/// first by itself. A tile of two elements computes with two more that nobody reads.
+const RADIX_4_FORWARD: &str = "
+    let odd = params.bits & 1u;
+    for (var step = 0u; 2u * step < params.bits; step++) {
+        workgroupBarrier();
+        let q = max(2u * step + 1u - odd, 1u);
+        if local < max(size / 4u, 1u) {
+            let quad = quadrupled(local, base, q);
+            var x1 = tile_load(quad.i + quad.stride);
+            var x3 = tile_load(quad.i + 3u * quad.stride);
+            let bound = q > 1u || shifted;
+            if bound {
+                let w = table(quad.w);
+                x1 = fr_mul(x1, w);
+                x3 = fr_mul(x3, w);
+            }
+            let x0 = tile_load(quad.i);
+            let x2 = tile_load(quad.i + 2u * quad.stride);
+            let y0 = fr_add(x0, x1);
+            let y1 = fr_sub(x0, x1);
+            var y2 = fr_add(x2, x3);
+            var y3 = fr_sub(x2, x3);
+            if odd == 1u && step == 0u {
+                tile_store(quad.i, y0);
+                tile_store(quad.i + quad.stride, y1);
+                tile_store(quad.i + 2u * quad.stride, y2);
+                tile_store(quad.i + 3u * quad.stride, y3);
+            } else {
+                y2 = factored(y2, bound, quad.next_w);
+                y3 = fr_mul(y3, table(quad.next_w + quad.half));
+                tile_store(quad.i, fr_add(y0, y2));
+                tile_store(quad.i + 2u * quad.stride, fr_sub(y0, y2));
+                tile_store(quad.i + quad.stride, fr_add(y1, y3));
+                tile_store(quad.i + 3u * quad.stride, fr_sub(y1, y3));
+            }
+        }
+    }";
+
+/// [`RADIX_4_FORWARD`] backwards.
+const RADIX_4_INVERSE: &str = "
+    let odd = params.bits & 1u;
+    let steps = (params.bits + 1u) / 2u;
+    for (var done = 0u; done < steps; done++) {
+        workgroupBarrier();
+        let step = steps - 1u - done;
+        let q = max(2u * step + 1u - odd, 1u);
+        if local < max(size / 4u, 1u) {
+            let quad = quadrupled(local, base, q);
+            var x0 = tile_load(quad.i);
+            var x1 = tile_load(quad.i + quad.stride);
+            var x2 = tile_load(quad.i + 2u * quad.stride);
+            var x3 = tile_load(quad.i + 3u * quad.stride);
+            let bound = q > 1u || shifted;
+            if odd == 0u || step > 0u {
+                let y0 = fr_add(x0, x2);
+                let y1 = fr_add(x1, x3);
+                x2 = factored(fr_sub(x0, x2), bound, quad.next_w);
+                x3 = fr_mul(fr_sub(x1, x3), table(quad.next_w + quad.half));
+                x0 = y0;
+                x1 = y1;
+            }
+            tile_store(quad.i, fr_add(x0, x1));
+            tile_store(quad.i + 2u * quad.stride, fr_add(x2, x3));
+            x1 = fr_sub(x0, x1);
+            x3 = fr_sub(x2, x3);
+            if bound {
+                let w = table(quad.w);
+                x1 = fr_mul(x1, w);
+                x3 = fr_mul(x3, w);
+            }
+            tile_store(quad.i + quad.stride, x1);
+            tile_store(quad.i + 3u * quad.stride, x3);
+        }
+    }";
 
 /// Workgroup memory and what passes share.
 const TILE: &str = "
@@ -235,6 +312,40 @@ fn placed(i: u32, tile_number: u32, written: u32) -> Place {
         place.rest = reversed(place.index >> (at + bits), after);
     }
     return place;
+}
+
+struct Pair {
+    i: u32,
+    j: u32,
+    // Where the stage's factor is.
+    w: u32,
+}
+
+// The butterfly of a thread in stage q; butterfly positions start at bit `base` of a slot.
+fn paired(thread: u32, base: u32, q: u32) -> Pair {
+    let half = 1u << (q - 1u);
+    let bit = base + q - 1u;
+    let i = ((thread >> bit) << (bit + 1u)) | (thread & ((1u << bit) - 1u));
+    return Pair(i, i + (1u << bit), params.stages + half + ((i >> base) & (half - 1u)));
+}
+
+struct Quad {
+    // Its elements are i, i + stride, ... i + 3 stride.
+    i: u32,
+    stride: u32,
+    // Factors of stage q, and of stage q + 1: the second there is half further on.
+    w: u32,
+    next_w: u32,
+    half: u32,
+}
+
+// The butterflies of a thread in stages q and q + 1.
+fn quadrupled(thread: u32, base: u32, q: u32) -> Quad {
+    let half = 1u << (q - 1u);
+    let bit = base + q - 1u;
+    let i = ((thread >> bit) << (bit + 2u)) | (thread & ((1u << bit) - 1u));
+    let w = params.stages + half + ((i >> base) & (half - 1u));
+    return Quad(i, 1u << bit, w, w + half, half);
 }
 
 fn factored(value: Fr, bound: bool, w: u32) -> Fr {

@@ -32,9 +32,10 @@ impl Gpu {
         let instance = wgpu::Instance::new(descriptor);
         let adapters = instance.enumerate_adapters(wgpu::Backends::PRIMARY).await;
         let adapter = adapters.into_iter().next().ok_or("no adapter")?;
-        let features = match arithmetic {
-            Arithmetic::Wide => wgpu::Features::SHADER_INT64,
-            Arithmetic::Narrow => wgpu::Features::empty(),
+        let features = if arithmetic.needs_int64() {
+            wgpu::Features::SHADER_INT64
+        } else {
+            wgpu::Features::empty()
         };
         if !adapter.features().contains(features) {
             return Err(format!("{} lacks {features:?}", adapter.get_info().name));
