@@ -307,3 +307,40 @@ pub(crate) fn reduce(launcher: &mut Launcher<'_>, op: &MsmReduce) -> Result<()> 
     let groups = grid(launcher, shape.num_windows.into(), msm::THREADS)?;
     launcher.dispatch(&kernels.finish, &views, &params, groups)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_end_at_one_point() {
+        assert_eq!(levels(0), [1]);
+        assert_eq!(levels(1), [1]);
+        assert_eq!(levels(8), [8, 1]);
+        assert_eq!(levels(9), [9, 2, 1]);
+        assert_eq!(levels(1 << 14), [1 << 14, 1 << 11, 1 << 8, 1 << 5, 4, 1]);
+    }
+
+    /// A plan of fewer scalars never needs more room than the layout has.
+    #[test]
+    fn fewer_scalars_have_fewer_heads() {
+        let heads = |len: u64| levels(len).iter().sum::<u64>();
+        assert!((0..5000).all(|len| heads(len) <= heads(len + 1)));
+    }
+
+    #[test]
+    fn runs_grow_until_their_heads_fit() {
+        let shape = |lg: u32| {
+            Shape::new(DigitsShape { max_len: 1 << lg, window_bits: 16 }).expect("a shape")
+        };
+        let free = Runs::within(u64::MAX, Group::G1, &shape(22)).expect("runs");
+        assert_eq!(free.len, *RUN_LEN.end());
+        let small = Runs::within(u64::MAX, Group::G1, &shape(10)).expect("runs");
+        assert_eq!(small.len, *RUN_LEN.start());
+        let limit = 1 << 27;
+        let tight = Runs::within(limit, Group::G2, &shape(22)).expect("runs");
+        let bytes = tight.keys_bytes(&shape(22)) + tight.heads_bytes(Group::G2, &shape(22));
+        assert!(bytes <= limit && tight.len > free.len, "{} entries, {bytes} bytes", tight.len);
+        assert!(Runs::within(1 << 16, Group::G2, &shape(22)).is_err());
+    }
+}
