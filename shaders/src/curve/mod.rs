@@ -2,7 +2,7 @@
 //!
 //! Kernels hold points as X, Y, ZZ, ZZZ with x = X/ZZ, y = Y/ZZZ, ZZ^3 = ZZZ^2; ZZ = 0 is the
 //! identity. Formulas: Explicit-Formulas Database, short Weierstrass curves with a = 0, XYZZ
-//! coordinates: `madd-2008-s`, `add-2008-s`, `dbl-2008-s-1`, `mdbl-2008-s-1`.
+//! coordinates: `madd-2008-s`, `add-2008-s`, `dbl-2008-s-1`.
 
 mod wgsl;
 
@@ -50,7 +50,7 @@ impl Curve {
         2 * self.degree()
     }
 
-    /// XYZZ P, then affine Q: P + Q. Neither may be the identity. P = Q is the rare branch;
+    /// XYZZ P, then affine Q: P + Q. Neither may be the identity. P = Q is the rare case;
     /// P = -Q gives ZZ = 0 by itself.
     pub fn add_affine(self) -> Routine {
         match self {
@@ -59,7 +59,7 @@ impl Curve {
         }
     }
 
-    /// XYZZ P, then XYZZ Q: P + Q. Neither may be the identity. P = Q is the rare branch.
+    /// XYZZ P, then XYZZ Q: P + Q. Neither may be the identity. P = Q is the rare case.
     pub fn add(self) -> Routine {
         match self {
             Self::G1 => add_over::<OverFp>(),
@@ -94,60 +94,41 @@ fn outputs<A: Algebra>(elements: &[A::Element]) -> Vec<Reg> {
     elements.iter().flat_map(|element| A::registers(*element)).collect()
 }
 
-/// From P and R on, both additions are one: `x1` and `y1` are U1 and S1.
-struct Chord<A: Algebra> {
-    x1: A::Element,
-    y1: A::Element,
-    p: A::Element,
-    r: A::Element,
-}
-
-impl<A: Algebra> Chord<A> {
-    /// X3, Y3, and ZZ3 and ZZZ3 from what is to be multiplied by PP and PPP.
-    fn finish(&self, f: &mut Recorder, zz: A::Element, zzz: A::Element) -> Vec<Reg> {
-        let pp = A::sqr(f, self.p);
-        let ppp = A::mul(f, self.p, pp);
-        let zz3 = A::mul(f, zz, pp);
-        let zzz3 = A::mul(f, zzz, ppp);
-        let q = A::mul(f, self.x1, pp);
-        let y1_ppp = A::mul(f, self.y1, ppp);
-        let rr = A::sqr(f, self.r);
-        let x3 = A::sub(f, rr, ppp);
-        let x3 = A::sub(f, x3, q);
-        let x3 = A::sub(f, x3, q);
-        let down = A::sub(f, q, x3);
-        let y3 = A::mul(f, self.r, down);
-        let y3 = A::sub(f, y3, y1_ppp);
-        outputs::<A>(&[x3, y3, zz3, zzz3])
-    }
-}
-
-/// 2 (x, y), with ZZ and ZZZ of the point, or none for an affine one.
-fn double_over<A: Algebra>(
-    f: &mut Recorder,
-    x: A::Element,
-    y: A::Element,
-    zs: Option<(A::Element, A::Element)>,
-) -> Vec<Reg> {
-    let u = A::add(f, y, y);
-    let v = A::sqr(f, u);
-    let w = A::mul(f, u, v);
-    let s = A::mul(f, x, v);
-    let xx = A::sqr(f, x);
-    let m = A::add(f, xx, xx);
-    let m = A::add(f, m, xx);
-    let mm = A::sqr(f, m);
-    let x3 = A::sub(f, mm, s);
-    let x3 = A::sub(f, x3, s);
-    let down = A::sub(f, s, x3);
-    let wy = A::mul(f, w, y);
-    let y3 = A::mul(f, m, down);
-    let y3 = A::sub(f, y3, wy);
-    let (zz3, zzz3) = match zs {
-        Some((zz, zzz)) => (A::mul(f, v, zz), A::mul(f, w, zzz)),
-        None => (v, w),
-    };
-    outputs::<A>(&[x3, y3, zz3, zzz3])
+/// Adds from P = U2 - U1 and R = S2 - S1 on, with U1, S1 and the product of both points' ZZ and ZZZ.
+///
+/// Where P and R are zero the points are equal, and (U1, S1, ZZ, ZZZ) is one of them. Doubling it is
+/// the same formula with 2 S1 and 3 U1^2 in place of P and R, but for one term:
+/// `dbl-2008-s-1`'s V, W, S and M are PP, PPP, Q and R.
+fn add_differences<A: Algebra>(
+    mut f: Recorder,
+    [u1, s1]: [A::Element; 2],
+    [p, r]: [A::Element; 2],
+    zs: impl FnOnce(&mut Recorder) -> [A::Element; 2],
+) -> Routine {
+    f.rare(outputs::<A>(&[p, r]), |f| {
+        let p = A::add(f, s1, s1);
+        let uu = A::sqr(f, u1);
+        let r = A::add(f, uu, uu);
+        let r = A::add(f, r, uu);
+        outputs::<A>(&[p, r])
+    });
+    let pp = A::sqr(&mut f, p);
+    let ppp = A::mul(&mut f, p, pp);
+    let [zz, zzz] = zs(&mut f);
+    let zz3 = A::mul(&mut f, zz, pp);
+    let zzz3 = A::mul(&mut f, zzz, ppp);
+    let q = A::mul(&mut f, u1, pp);
+    let s1_ppp = A::mul(&mut f, s1, ppp);
+    let rr = A::sqr(&mut f, r);
+    let term = A::unless_rare(&mut f, ppp);
+    let x3 = A::sub(&mut f, rr, term);
+    let x3 = A::sub(&mut f, x3, q);
+    let x3 = A::sub(&mut f, x3, q);
+    let down = A::sub(&mut f, q, x3);
+    let y3 = A::mul(&mut f, r, down);
+    let y3 = A::sub(&mut f, y3, s1_ppp);
+    let outputs = outputs::<A>(&[x3, y3, zz3, zzz3]);
+    std::mem::replace(&mut f, Recorder::new(0)).finish(outputs)
 }
 
 fn add_affine_over<A: Algebra>() -> Routine {
@@ -157,12 +138,7 @@ fn add_affine_over<A: Algebra>() -> Routine {
     let p = A::sub(&mut f, u2, x1);
     let s2 = A::mul(&mut f, y2, zzz);
     let r = A::sub(&mut f, s2, y1);
-    let chord = Chord::<A> { x1, y1, p, r };
-    f.fork(
-        outputs::<A>(&[p, r]),
-        |f| double_over::<A>(f, x2, y2, None),
-        |f| chord.finish(f, zz, zzz),
-    )
+    add_differences::<A>(f, [x1, y1], [p, r], |_| [zz, zzz])
 }
 
 fn add_over<A: Algebra>() -> Routine {
@@ -174,16 +150,7 @@ fn add_over<A: Algebra>() -> Routine {
     let s1 = A::mul(&mut f, y1, zzz2);
     let s2 = A::mul(&mut f, y2, zzz1);
     let r = A::sub(&mut f, s2, s1);
-    let chord = Chord::<A> { x1: u1, y1: s1, p, r };
-    f.fork(
-        outputs::<A>(&[p, r]),
-        |f| double_over::<A>(f, x1, y1, Some((zz1, zzz1))),
-        |f| {
-            let zz = A::mul(f, zz1, zz2);
-            let zzz = A::mul(f, zzz1, zzz2);
-            chord.finish(f, zz, zzz)
-        },
-    )
+    add_differences::<A>(f, [u1, s1], [p, r], |f| [A::mul(f, zz1, zz2), A::mul(f, zzz1, zzz2)])
 }
 
 /// With Z = ZZ: X ZZ / ZZ^2 = x, and Y ZZZ / ZZ^3 = Y ZZZ / ZZZ^2 = y.

@@ -1,6 +1,6 @@
 //! The formulas and their tables against blstrs.
 
-use std::ops::{Add, AddAssign, Mul, Neg, Sub};
+use std::ops::{Add, AddAssign, Mul, Sub};
 
 use blstrs::{G1Projective, G2Projective};
 use group::{Curve as _, Group};
@@ -58,13 +58,6 @@ impl Mul for Fp {
     type Output = Self;
     fn mul(self, other: Self) -> Self {
         Self(self.0.mul(&other.0))
-    }
-}
-
-impl Neg for Fp {
-    type Output = Self;
-    fn neg(self) -> Self {
-        Self(self.0.negate())
     }
 }
 
@@ -171,28 +164,26 @@ fn run_table<T: Number>(table: &Encoded, inputs: &[T]) -> Vec<T> {
     let zero = T::default();
     let mut slots = vec![zero; table.num_slots];
     slots[..inputs.len()].copy_from_slice(inputs);
-    let run = |slots: &mut Vec<T>, range: std::ops::Range<usize>| {
-        for word in &table.words[range] {
-            let at = |shift: u32| (word >> shift & 255) as usize;
-            let (a, b) = (slots[at(16)], slots[at(24)]);
-            slots[at(8)] = match word & 255 {
-                x if x == Opcode::Mul as u32 => a * b,
-                x if x == Opcode::Add as u32 => a + b,
-                x if x == Opcode::Sub as u32 => a - b,
-                x if x == Opcode::Neg as u32 => -a,
-                x => panic!("opcode {x}"),
-            };
+    let (mut at, mut rare) = (0, false);
+    loop {
+        if at == table.rare_at && !table.zeros.is_empty() {
+            rare = table.zeros.iter().all(|slot| slots[*slot] == zero);
+            at = if rare { at } else { table.tail_at };
         }
-    };
-    run(&mut slots, 0..table.rare_at);
-    let rare = !table.zeros.is_empty() && table.zeros.iter().all(|slot| slots[*slot] == zero);
-    let (range, outputs) = if rare {
-        (table.rare_at..table.generic_at, &table.rare_outputs)
-    } else {
-        (table.generic_at..table.words.len(), &table.generic_outputs)
-    };
-    run(&mut slots, range);
-    outputs.iter().map(|slot| slots[*slot]).collect()
+        let Some(word) = table.words.get(at) else { break };
+        let slot = |shift: u32| (word >> shift & 255) as usize;
+        let (a, b) = (slots[slot(16)], slots[slot(24)]);
+        slots[slot(8)] = match word & 255 {
+            x if x == Opcode::Mul as u32 => a * b,
+            x if x == Opcode::Add as u32 => a + b,
+            x if x == Opcode::Sub as u32 => a - b,
+            x if x == Opcode::UnlessRare as u32 && rare => zero,
+            x if x == Opcode::UnlessRare as u32 => a,
+            x => panic!("opcode {x}"),
+        };
+        at += 1;
+    }
+    table.outputs.iter().map(|slot| slots[*slot]).collect()
 }
 
 /// What the routine gives, which its table must give too.

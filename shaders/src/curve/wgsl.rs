@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::Curve;
-use crate::formula::{Branch, Opcode, Routine, Step};
+use crate::formula::{Opcode, Part, Rare, Reg, Routine, Step};
 use crate::{Arithmetic, Style, literal};
 use twinlock_fields::FP;
 
@@ -164,38 +164,40 @@ fn body(routine: &Routine, style: Style, inputs: &[String], targets: &[String]) 
 
 fn unrolled(routine: &Routine, inputs: &[String], targets: &[String]) -> String {
     let mut code = String::new();
+    let Rare { zeros, part, instead } = &routine.rare;
     for (i, input) in inputs.iter().enumerate() {
         let _ = writeln!(code, "let r{i} = {input};");
     }
-    write_steps(&mut code, &routine.head);
-    if !routine.zeros.is_empty() {
-        let zero: Vec<_> = routine.zeros.iter().map(|r| format!("fp_is_zero(r{r})")).collect();
-        let _ = writeln!(code, "if {} {{", zero.join(" && "));
-        write_steps(&mut code, &routine.rare);
-        write_outputs(&mut code, &routine.rare, targets);
-        code.push_str("return;\n}\n");
+    write_steps(&mut code, &routine.head, zeros);
+    if !zeros.is_empty() {
+        let zero: Vec<_> = zeros.iter().map(|r| format!("fp_is_zero(r{r})")).collect();
+        let _ = writeln!(code, "let rare = {};\nif rare {{", zero.join(" && "));
+        write_steps(&mut code, part, &[]);
+        for (target, source) in zeros.iter().zip(instead) {
+            let _ = writeln!(code, "r{target} = r{source};");
+        }
+        code.push_str("}\n");
     }
-    write_steps(&mut code, &routine.generic);
-    write_outputs(&mut code, &routine.generic, targets);
+    write_steps(&mut code, &routine.tail, &[]);
+    for (output, target) in routine.outputs.iter().zip(targets) {
+        let _ = writeln!(code, "{target} = r{output};");
+    }
     code
 }
 
-fn write_steps(code: &mut String, branch: &Branch) {
-    for (i, step) in branch.steps.iter().enumerate() {
-        let result = usize::from(branch.first) + i;
+/// Each step as a declaration; `variable` ones are assigned again later.
+fn write_steps(code: &mut String, part: &Part, variable: &[Reg]) {
+    for (result, step) in (part.first..).zip(&part.steps) {
+        let word = if variable.contains(&result) { "var" } else { "let" };
         let _ = match step {
-            Step::Mul(a, b) => writeln!(code, "let r{result} = fp_mul(r{a}, r{b});"),
-            Step::Sqr(a) => writeln!(code, "let r{result} = fp_sqr(r{a});"),
-            Step::Add(a, b) => writeln!(code, "let r{result} = fp_add(r{a}, r{b});"),
-            Step::Sub(a, b) => writeln!(code, "let r{result} = fp_sub(r{a}, r{b});"),
-            Step::Neg(a) => writeln!(code, "let r{result} = fp_neg(r{a});"),
+            Step::Mul(a, b) => writeln!(code, "{word} r{result} = fp_mul(r{a}, r{b});"),
+            Step::Sqr(a) => writeln!(code, "{word} r{result} = fp_sqr(r{a});"),
+            Step::Add(a, b) => writeln!(code, "{word} r{result} = fp_add(r{a}, r{b});"),
+            Step::Sub(a, b) => writeln!(code, "{word} r{result} = fp_sub(r{a}, r{b});"),
+            Step::UnlessRare(a) => {
+                writeln!(code, "{word} r{result} = fp_select(r{a}, fp_zero(), rare);")
+            }
         };
-    }
-}
-
-fn write_outputs(code: &mut String, branch: &Branch, targets: &[String]) {
-    for (output, target) in branch.outputs.iter().zip(targets) {
-        let _ = writeln!(code, "{target} = r{output};");
     }
 }
 
@@ -213,34 +215,28 @@ var<private> slots: array<Fp, {slots}>;
     for (i, input) in inputs.iter().enumerate() {
         let _ = writeln!(code, "slots[{i}] = {input};");
     }
-    let forks = !table.zeros.is_empty();
-    let head_end = if forks { table.rare_at } else { len };
     let zero: Vec<_> =
         table.zeros.iter().map(|slot| format!("fp_is_zero(slots[{slot}])")).collect();
-    let fork = if forks {
-        format!(
-            "if forked {{ break; }}
-forked = true;
-rare = {};
-if rare {{ at = {}u; end = {}u; }} else {{ at = {}u; end = {len}u; }}
-",
-            zero.join(" && "),
-            table.rare_at,
-            table.generic_at,
-            table.generic_at,
-        )
+    let decide = if zero.is_empty() {
+        String::new()
     } else {
-        "break;\n".into()
+        format!(
+            "if at == {}u {{
+rare = {};
+if !rare {{ at = {}u; }}
+}}
+",
+            table.rare_at,
+            zero.join(" && "),
+            table.tail_at,
+        )
     };
     let _ = write!(
         code,
         "var at = 0u;
-var end = {head_end}u;
-var forked = false;
 var rare = false;
 loop {{
-if at == end {{
-{fork}}}
+{decide}if at == {len}u {{ break; }}
 let step = steps[at];
 at += 1u;
 let a = slots[(step >> 16u) & 255u];
@@ -249,7 +245,7 @@ var r: Fp;
 switch step & 255u {{
 case {add}u: {{ r = fp_add(a, b); }}
 case {sub}u: {{ r = fp_sub(a, b); }}
-case {neg}u: {{ r = fp_neg(a); }}
+case {unless_rare}u: {{ r = fp_select(a, fp_zero(), rare); }}
 default: {{ r = fp_mul(a, b); }}
 }}
 slots[(step >> 8u) & 255u] = r;
@@ -257,17 +253,10 @@ slots[(step >> 8u) & 255u] = r;
 ",
         add = Opcode::Add as u32,
         sub = Opcode::Sub as u32,
-        neg = Opcode::Neg as u32,
+        unless_rare = Opcode::UnlessRare as u32,
     );
-    let copy = |outputs: &[usize]| {
-        let pairs = outputs.iter().zip(targets);
-        pairs.map(|(slot, target)| format!("{target} = slots[{slot}];\n")).collect::<String>()
-    };
-    if forks {
-        let (rare, generic) = (copy(&table.rare_outputs), copy(&table.generic_outputs));
-        let _ = write!(code, "if rare {{\n{rare}}} else {{\n{generic}}}\n");
-    } else {
-        code.push_str(&copy(&table.generic_outputs));
+    for (slot, target) in table.outputs.iter().zip(targets) {
+        let _ = writeln!(code, "{target} = slots[{slot}];");
     }
     Body { globals, code }
 }

@@ -23,6 +23,8 @@ pub trait Algebra {
     fn add(recorder: &mut Recorder, a: Self::Element, b: Self::Element) -> Self::Element;
     /// a - b
     fn sub(recorder: &mut Recorder, a: Self::Element, b: Self::Element) -> Self::Element;
+    /// a, in the rare case zero
+    fn unless_rare(recorder: &mut Recorder, a: Self::Element) -> Self::Element;
     /// a times the coefficient `k`
     fn scale(recorder: &mut Recorder, a: Self::Element, k: Reg) -> Self::Element;
 }
@@ -66,6 +68,10 @@ impl Algebra for OverFp {
 
     fn sub(recorder: &mut Recorder, a: Reg, b: Reg) -> Reg {
         recorder.push(Step::Sub(a, b))
+    }
+
+    fn unless_rare(recorder: &mut Recorder, a: Reg) -> Reg {
+        recorder.push(Step::UnlessRare(a))
     }
 
     fn scale(recorder: &mut Recorder, a: Reg, k: Reg) -> Reg {
@@ -114,6 +120,10 @@ impl Algebra for OverFp2 {
 
     fn sub(recorder: &mut Recorder, a: [Reg; 2], b: [Reg; 2]) -> [Reg; 2] {
         [0, 1].map(|i| recorder.push(Step::Sub(a[i], b[i])))
+    }
+
+    fn unless_rare(recorder: &mut Recorder, a: [Reg; 2]) -> [Reg; 2] {
+        a.map(|a| recorder.push(Step::UnlessRare(a)))
     }
 
     fn scale(recorder: &mut Recorder, a: [Reg; 2], k: Reg) -> [Reg; 2] {

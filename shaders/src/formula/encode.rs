@@ -3,7 +3,7 @@
 //! Registers become slots of a small array, reused as soon as a value has been read for the last
 //! time.
 
-use super::{Branch, Reg, Routine, Step};
+use super::{Part, Rare, Reg, Routine, Step};
 
 /// What a word of the table asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,28 +15,26 @@ pub enum Opcode {
     Add = 1,
     /// slot\[dst\] = slot\[a\] - slot\[b\]
     Sub = 2,
-    /// slot\[dst\] = -slot\[a\]
-    Neg = 3,
+    /// slot\[dst\] = slot\[a\], in the rare case zero
+    UnlessRare = 3,
 }
 
 /// A routine as a table: inputs are in slots `0..num_inputs`, and a word is
 /// `opcode | dst << 8 | a << 16 | b << 24`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// Head, rare, generic, one after the other.
+    /// Head, rare, tail, one after the other.
     pub words: Vec<u32>,
-    /// The first word of `rare`.
+    /// The first word of the rare case.
     pub rare_at: usize,
-    /// The first word of `generic`.
-    pub generic_at: usize,
+    /// The first word of the tail.
+    pub tail_at: usize,
     /// Slots in all.
     pub num_slots: usize,
-    /// Slots of what decides the fork.
+    /// Slots of what decides.
     pub zeros: Vec<usize>,
-    /// Slots of the outputs of `rare`.
-    pub rare_outputs: Vec<usize>,
-    /// Slots of the outputs of `generic`.
-    pub generic_outputs: Vec<usize>,
+    /// Slots of the outputs.
+    pub outputs: Vec<usize>,
 }
 
 /// Which register sits in which slot.
@@ -71,33 +69,36 @@ impl Slots {
     }
 }
 
-/// Whether `reg` is read by `steps` or is in `kept`.
-fn is_read(reg: Reg, steps: &[Step], kept: &[Reg]) -> bool {
-    let reads = |step: &Step| {
+/// Whether `steps` read `reg`.
+fn is_read(reg: Reg, steps: &[Step]) -> bool {
+    steps.iter().any(|step| {
         let (a, b) = step.operands();
         a == reg || b == reg
-    };
-    kept.contains(&reg) || steps.iter().any(reads)
+    })
 }
 
-/// Appends a branch's words; `later` says what is read behind the branch.
-fn encode_branch(
-    branch: &Branch,
+/// Appends a part's words. `later` says what is read behind it, `place` where a result has to go.
+fn encode_part(
+    part: &Part,
     slots: &mut Slots,
     words: &mut Vec<u32>,
     later: impl Fn(Reg) -> bool,
+    place: impl Fn(Reg) -> Option<Reg>,
 ) {
-    for (i, step) in branch.steps.iter().enumerate() {
+    for (i, step) in part.steps.iter().enumerate() {
         let (a, b) = step.operands();
         let (a, b) = (slots.of(a), slots.of(b));
-        let rest = &branch.steps[i + 1..];
-        slots.retain(|reg| is_read(reg, rest, &branch.outputs) || later(reg));
-        let dst = slots.put(branch.first + i as Reg);
+        slots.retain(|reg| is_read(reg, &part.steps[i + 1..]) || later(reg));
+        let result = part.first + i as Reg;
+        let dst = match place(result) {
+            Some(reg) => slots.of(reg),
+            None => slots.put(result),
+        };
         let opcode = match step {
             Step::Mul(..) | Step::Sqr(_) => Opcode::Mul,
             Step::Add(..) => Opcode::Add,
             Step::Sub(..) => Opcode::Sub,
-            Step::Neg(_) => Opcode::Neg,
+            Step::UnlessRare(_) => Opcode::UnlessRare,
         };
         words.push(opcode as u32 | (dst as u32) << 8 | (a as u32) << 16 | (b as u32) << 24);
     }
@@ -108,29 +109,33 @@ impl Routine {
     pub fn encode(&self) -> Encoded {
         let mut words = Vec::new();
         let mut slots = Slots { held: (0..self.num_inputs).map(Some).collect() };
-        let in_branch = |branch: &Branch, reg| is_read(reg, &branch.steps, &branch.outputs);
-        encode_branch(&self.head, &mut slots, &mut words, |reg| {
-            self.zeros.contains(&reg) || in_branch(&self.rare, reg) || in_branch(&self.generic, reg)
-        });
-        let zeros = self.zeros.iter().map(|reg| slots.of(*reg)).collect();
+        let Rare { zeros, part, instead } = &self.rare;
+        let at_end = |reg: Reg| self.outputs.contains(&reg);
+        let in_tail = |reg: Reg| is_read(reg, &self.tail.steps) || at_end(reg);
+        let behind_head =
+            |reg: Reg| zeros.contains(&reg) || is_read(reg, &part.steps) || in_tail(reg);
+        encode_part(&self.head, &mut slots, &mut words, behind_head, |_| None);
+        let zero_slots = zeros.iter().map(|reg| slots.of(*reg)).collect();
         let rare_at = words.len();
-        let mut rare_slots = slots.clone();
-        rare_slots.retain(|reg| in_branch(&self.rare, reg));
-        encode_branch(&self.rare, &mut rare_slots, &mut words, |_| false);
-        let generic_at = words.len();
-        slots.retain(|reg| in_branch(&self.generic, reg));
-        encode_branch(&self.generic, &mut slots, &mut words, |_| false);
-        let of = |slots: &Slots, branch: &Branch| {
-            branch.outputs.iter().map(|reg| slots.of(*reg)).collect::<Vec<_>>()
+        // What the rare case makes goes where the head's values are; the rest is forgotten.
+        let replaced = |reg: Reg| {
+            let k = instead.iter().position(|result| *result == reg)?;
+            zeros.get(k).copied()
         };
+        let mut rare_slots = slots.clone();
+        let behind_rare = |reg: Reg| zeros.contains(&reg) || in_tail(reg);
+        encode_part(part, &mut rare_slots, &mut words, behind_rare, replaced);
+        let tail_at = words.len();
+        let rare_len = rare_slots.held.len();
+        slots.retain(in_tail);
+        encode_part(&self.tail, &mut slots, &mut words, at_end, |_| None);
         Encoded {
-            rare_outputs: of(&rare_slots, &self.rare),
-            generic_outputs: of(&slots, &self.generic),
-            num_slots: slots.held.len().max(rare_slots.held.len()),
+            outputs: self.outputs.iter().map(|reg| slots.of(*reg)).collect(),
+            num_slots: slots.held.len().max(rare_len),
+            zeros: zero_slots,
             words,
             rare_at,
-            generic_at,
-            zeros,
+            tail_at,
         }
     }
 }

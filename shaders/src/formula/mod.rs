@@ -28,8 +28,8 @@ pub enum Step {
     Add(Reg, Reg),
     /// a - b
     Sub(Reg, Reg),
-    /// -a
-    Neg(Reg),
+    /// a; in the rare case zero
+    UnlessRare(Reg),
 }
 
 impl Step {
@@ -37,39 +37,50 @@ impl Step {
     pub const fn operands(self) -> (Reg, Reg) {
         match self {
             Self::Mul(a, b) | Self::Add(a, b) | Self::Sub(a, b) => (a, b),
-            Self::Sqr(a) | Self::Neg(a) => (a, a),
+            Self::Sqr(a) | Self::UnlessRare(a) => (a, a),
         }
     }
 }
 
-/// Steps and the registers that hold their results at the end.
+/// Steps in a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Branch {
+pub struct Part {
     /// The register that the first step writes; each further step writes the next.
     pub first: Reg,
     /// In order.
     pub steps: Vec<Step>,
-    /// The results.
-    pub outputs: Vec<Reg>,
 }
 
-/// A formula with at most one fork: after `head`, `rare` is taken where all of `zeros` are zero,
-/// `generic` everywhere else.
+/// Values that the rare case replaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rare {
+    /// The rare case is where all of these, made by the head, are zero. Empty where there is none.
+    pub zeros: Vec<Reg>,
+    /// What is done in the rare case only.
+    pub part: Part,
+    /// Results of `part` that take the places of `zeros`, in their order.
+    pub instead: Vec<Reg>,
+}
+
+/// A formula: `head`, in the rare case `rare`, then `tail`.
+///
+/// The rare case is kept short so that a kernel has one copy of the long part. What decides it is
+/// also what it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routine {
     /// Registers `0..num_inputs` are set before it runs.
     pub num_inputs: Reg,
-    /// Steps before the fork; no outputs.
-    pub head: Branch,
-    /// What decides; empty where there is no fork.
-    pub zeros: Vec<Reg>,
-    /// The degenerate case.
-    pub rare: Branch,
-    /// Every other case.
-    pub generic: Branch,
+    /// What decides.
+    pub head: Part,
+    /// The rare case.
+    pub rare: Rare,
+    /// The rest.
+    pub tail: Part,
+    /// Results, in order.
+    pub outputs: Vec<Reg>,
 }
 
-/// How many multiplications and squarings a path takes.
+/// How many multiplications and squarings it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Products {
     /// Multiplications.
@@ -79,9 +90,9 @@ pub struct Products {
 }
 
 impl Routine {
-    /// Products on the generic path.
+    /// Products but for the rare case.
     pub fn products(&self) -> Products {
-        let steps = || self.head.steps.iter().chain(&self.generic.steps);
+        let steps = || self.head.steps.iter().chain(&self.tail.steps);
         Products {
             mul: steps().filter(|step| matches!(step, Step::Mul(..))).count(),
             sqr: steps().filter(|step| matches!(step, Step::Sqr(_))).count(),

@@ -1,20 +1,22 @@
 //! Writes a formula's steps down.
 
-use super::{Branch, Reg, Routine, Step};
+use super::{Part, Rare, Reg, Routine, Step};
 
 /// Collects steps into the parts of a [`Routine`].
 #[derive(Debug)]
 pub struct Recorder {
     num_inputs: Reg,
     next: Reg,
-    current: Branch,
+    head: Option<Part>,
+    rare: Rare,
+    current: Part,
 }
 
 impl Recorder {
     /// A recorder whose first `num_inputs` registers are inputs.
     pub fn new(num_inputs: Reg) -> Self {
-        let current = Branch { first: num_inputs, ..Branch::default() };
-        Self { num_inputs, next: num_inputs, current }
+        let current = Part { first: num_inputs, steps: Vec::new() };
+        Self { num_inputs, next: num_inputs, head: None, rare: Rare::default(), current }
     }
 
     /// Appends a step; the register of its result.
@@ -26,36 +28,24 @@ impl Recorder {
     }
 
     /// Ends the current part.
-    fn take(&mut self, outputs: Vec<Reg>) -> Branch {
-        let next = Branch { first: self.next, ..Branch::default() };
-        Branch { outputs, ..std::mem::replace(&mut self.current, next) }
+    fn take(&mut self) -> Part {
+        let next = Part { first: self.next, steps: Vec::new() };
+        std::mem::replace(&mut self.current, next)
     }
 
-    /// The routine without a fork.
+    /// Ends the head: where all of `zeros` are zero, what `rare` records runs, and the registers
+    /// that it returns, each the result of a step of its own, take their places. At most once.
+    pub fn rare(&mut self, zeros: Vec<Reg>, rare: impl FnOnce(&mut Self) -> Vec<Reg>) {
+        self.head = Some(self.take());
+        let instead = rare(self);
+        let part = self.take();
+        self.rare = Rare { zeros, part, instead };
+    }
+
+    /// The routine.
     pub fn finish(mut self, outputs: Vec<Reg>) -> Routine {
-        let head = Branch { first: self.num_inputs, ..Branch::default() };
-        let generic = self.take(outputs);
-        Routine {
-            num_inputs: self.num_inputs,
-            head: head.clone(),
-            zeros: Vec::new(),
-            rare: head,
-            generic,
-        }
-    }
-
-    /// What was recorded is the head; `rare` and `generic` record the two ways on from it.
-    pub fn fork(
-        mut self,
-        zeros: Vec<Reg>,
-        rare: impl FnOnce(&mut Self) -> Vec<Reg>,
-        generic: impl FnOnce(&mut Self) -> Vec<Reg>,
-    ) -> Routine {
-        let head = self.take(Vec::new());
-        let outputs = rare(&mut self);
-        let rare = self.take(outputs);
-        let outputs = generic(&mut self);
-        let generic = self.take(outputs);
-        Routine { num_inputs: self.num_inputs, head, zeros, rare, generic }
+        let tail = self.take();
+        let head = self.head.unwrap_or(Part { first: self.num_inputs, steps: Vec::new() });
+        Routine { num_inputs: self.num_inputs, head, rare: self.rare, tail, outputs }
     }
 }

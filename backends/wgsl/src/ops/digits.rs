@@ -2,7 +2,7 @@
 
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{Digits, DigitsLayout, DigitsShape};
-use twinlock_api::{Error, Result, View};
+use twinlock_api::{Error, Group, Result, View};
 use twinlock_shaders::kernels::digits;
 
 use crate::gpu::Gpu;
@@ -47,8 +47,13 @@ impl Shape {
     }
 
     /// Buckets of all windows.
-    pub(super) fn all_buckets(&self) -> u64 {
+    fn all_buckets(&self) -> u64 {
         u64::from(self.num_windows) * u64::from(self.num_buckets)
+    }
+
+    /// Bytes of the buckets of all windows, as X, Y, ZZ, ZZZ.
+    pub(super) fn buckets_bytes(&self, group: Group) -> u64 {
+        self.all_buckets() * 2 * group.affine_bytes()
     }
 
     fn offsets_bytes(&self) -> u64 {
@@ -112,6 +117,14 @@ pub(super) fn word(what: &str, value: u64) -> Result<u32> {
 
 pub(crate) fn layout(gpu: &Gpu, shape: DigitsShape) -> Result<DigitsLayout> {
     let sizes = Shape::new(shape)?;
+    // One plan serves both groups, and a region is one buffer here.
+    let (buckets_bytes, limit) = (sizes.buckets_bytes(Group::G2), gpu.info.max_region_bytes);
+    if buckets_bytes > limit {
+        return Err(Error::Unsupported(format!(
+            "windows of {} bits: G2's buckets take {buckets_bytes} bytes, a region has {limit}",
+            shape.window_bits
+        )));
+    }
     check_limit("a digit plan (bytes)", sizes.plan_bytes(), gpu.info.max_region_bytes)?;
     Ok(DigitsLayout {
         shape,

@@ -137,14 +137,14 @@ impl Segments {
 
 /// The width that takes the least additions: one for each scalar and window, and about six's time
 /// for each bucket (summing takes about four general ones).
-pub(crate) fn window_bits(gpu: &Gpu, group: Group, len: u64) -> u32 {
+pub(crate) fn window_bits(gpu: &Gpu, _group: Group, len: u64) -> u32 {
     let additions = |window_bits: u32| {
         let num_windows = u64::from(SCALAR_BITS.div_ceil(window_bits));
         num_windows.saturating_mul(len.saturating_add(6 << (window_bits - 1)))
     };
     let fits = |window_bits: &u32| {
-        let buckets = u64::from(SCALAR_BITS.div_ceil(*window_bits)) << (window_bits - 1);
-        buckets * xyzz_bytes(group) <= gpu.info.max_region_bytes / 2
+        let shape = Shape::new(DigitsShape { max_len: len, window_bits: *window_bits });
+        shape.is_ok_and(|shape| shape.buckets_bytes(Group::G2) <= gpu.info.max_region_bytes)
     };
     (4..=18).filter(fits).min_by_key(|bits| additions(*bits)).unwrap_or(4)
 }
@@ -154,7 +154,7 @@ pub(crate) fn layout(gpu: &Gpu, group: Group, shape: DigitsShape) -> Result<MsmL
     let limit = gpu.info.max_region_bytes;
     let runs = Runs::new(gpu, group, &sizes)?;
     let segments = Segments::new(&sizes);
-    let accumulator_bytes = sizes.all_buckets() * xyzz_bytes(group);
+    let accumulator_bytes = sizes.buckets_bytes(group);
     check_limit("buckets of an MSM (bytes)", accumulator_bytes, limit)?;
     Ok(MsmLayout {
         shape,
@@ -306,4 +306,41 @@ pub(crate) fn reduce(launcher: &mut Launcher<'_>, op: &MsmReduce) -> Result<()> 
     let params = [shape.num_windows, word("sums", in_first)?];
     let groups = grid(launcher, shape.num_windows.into(), msm::THREADS)?;
     launcher.dispatch(&kernels.finish, &views, &params, groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_end_at_one_point() {
+        assert_eq!(levels(0), [1]);
+        assert_eq!(levels(1), [1]);
+        assert_eq!(levels(8), [8, 1]);
+        assert_eq!(levels(9), [9, 2, 1]);
+        assert_eq!(levels(1 << 14), [1 << 14, 1 << 11, 1 << 8, 1 << 5, 4, 1]);
+    }
+
+    /// A plan of fewer scalars never needs more room than the layout has.
+    #[test]
+    fn fewer_scalars_have_fewer_heads() {
+        let heads = |len: u64| levels(len).iter().sum::<u64>();
+        assert!((0..5000).all(|len| heads(len) <= heads(len + 1)));
+    }
+
+    #[test]
+    fn runs_grow_until_their_heads_fit() {
+        let shape = |lg: u32| {
+            Shape::new(DigitsShape { max_len: 1 << lg, window_bits: 16 }).expect("a shape")
+        };
+        let free = Runs::within(u64::MAX, Group::G1, &shape(22)).expect("runs");
+        assert_eq!(free.len, *RUN_LEN.end());
+        let small = Runs::within(u64::MAX, Group::G1, &shape(10)).expect("runs");
+        assert_eq!(small.len, *RUN_LEN.start());
+        let limit = 1 << 27;
+        let tight = Runs::within(limit, Group::G2, &shape(22)).expect("runs");
+        let bytes = tight.keys_bytes(&shape(22)) + tight.heads_bytes(Group::G2, &shape(22));
+        assert!(bytes <= limit && tight.len > free.len, "{} entries, {bytes} bytes", tight.len);
+        assert!(Runs::within(1 << 16, Group::G2, &shape(22)).is_err());
+    }
 }
