@@ -223,6 +223,31 @@ fn the_smallest_plan_is_the_limit() {
     }
 }
 
+/// Two or three NTT buffers, early and late uploads, whole chunks and pieces, queries that stay.
+fn forced_variants() -> Vec<Variant> {
+    let mut all = Vec::new();
+    for ntt_buffers in [NttBuffers::Two, NttBuffers::Three] {
+        for assignment in [AssignmentUpload::Prestage, AssignmentUpload::Late] {
+            for (chunk, bases_chunk) in [(1000, 1000), (200, 30)] {
+                for resident in [QuerySet::NONE, QuerySet::NONE.with(Query::H).with(Query::A)] {
+                    for ahead in [false, true] {
+                        all.push(Variant {
+                            chunk,
+                            bases_chunk,
+                            windows: Windows::OfChunk,
+                            resident,
+                            ntt_buffers,
+                            assignment,
+                            ahead,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
 /// Whole proofs on a simulated card that computes: each layout takes the memory that its plan says,
 /// no byte is used by two streams without an order, and the proof is the same.
 #[test]
@@ -237,47 +262,33 @@ fn proofs_take_what_was_planned_and_race_with_nothing() {
     let (r, s) = (Scalar::random(&mut rng), Scalar::random(&mut rng));
     let cpu = registry::open("cpu", &OpenOptions { threads: Some(2) }).unwrap();
     let mut proofs = Vec::new();
-    for ntt_buffers in [NttBuffers::Two, NttBuffers::Three] {
-        for upload in [AssignmentUpload::Prestage, AssignmentUpload::Late] {
-            for (chunk, bases_chunk) in [(1000, 1000), (200, 30)] {
-                for resident in [QuerySet::NONE, QuerySet::NONE.with(Query::H).with(Query::A)] {
-                    let variant = Variant {
-                        chunk,
-                        bases_chunk,
-                        windows: Windows::OfChunk,
-                        resident,
-                        ntt_buffers,
-                        assignment: upload,
-                    };
-                    let mut config = SimConfig::new("sim:0", GIB);
-                    config.arithmetic = Arithmetic::Of(cpu.clone());
-                    let card = SimCard::new(config, Clock::new());
-                    let device = card.open().unwrap();
-                    let limits = Limits::new(0);
-                    let shape = ProofShape::of(&assignment).unwrap();
-                    let plan = MemoryPlan::new(&*device, shape, variant, &limits).unwrap();
-                    let mut options = ProverOptions::default();
-                    options.variant = Some(variant);
-                    // Small slots, so that slots are used again and again.
-                    options.staging_slot_bytes = 4 << 10;
-                    options.workers = 1;
-                    let prover = Prover::with_devices(vec![device], options).unwrap();
-                    let before = card.held_bytes();
-                    let key = match resident.is_empty() {
-                        true => prover.key(&key).unwrap(),
-                        false => prover.load(&key).unwrap(),
-                    };
-                    let proved = prover.prove(&key, &assignment, r, s).unwrap();
-                    assert_eq!(proved.device, "sim:0");
-                    proofs.push(proved.proof.to_bytes());
-                    assert_eq!(card.races(), [], "{variant:?}");
-                    // Loading keeps one unit of work memory for the outcome of decoding.
-                    let status = if resident.is_empty() { 0 } else { 256 };
-                    let taken = card.held_bytes() - before;
-                    assert_eq!(taken, plan.peak_bytes() + status, "{variant:?}");
-                }
-            }
-        }
+    for variant in forced_variants() {
+        let mut config = SimConfig::new("sim:0", GIB);
+        config.arithmetic = Arithmetic::Of(cpu.clone());
+        let card = SimCard::new(config, Clock::new());
+        let device = card.open().unwrap();
+        let limits = Limits::new(0);
+        let shape = ProofShape::of(&assignment).unwrap();
+        let plan = MemoryPlan::new(&*device, shape, variant, &limits).unwrap();
+        let mut options = ProverOptions::default();
+        options.variant = Some(variant);
+        // Small slots, so that slots are used again and again.
+        options.staging_slot_bytes = 4 << 10;
+        options.workers = 1;
+        let prover = Prover::with_devices(vec![device], options).unwrap();
+        let before = card.held_bytes();
+        let key = match variant.resident.is_empty() {
+            true => prover.key(&key).unwrap(),
+            false => prover.load(&key).unwrap(),
+        };
+        let proved = prover.prove(&key, &assignment, r, s).unwrap();
+        assert_eq!(proved.device, "sim:0");
+        proofs.push(proved.proof.to_bytes());
+        assert_eq!(card.races(), [], "{variant:?}");
+        // Loading keeps one unit of work memory for the outcome of decoding.
+        let status = if variant.resident.is_empty() { 0 } else { 256 };
+        let taken = card.held_bytes() - before;
+        assert_eq!(taken, plan.peak_bytes() + status, "{variant:?}");
     }
     assert!(proofs.iter().all(|proof| proof == &proofs[0]));
 }

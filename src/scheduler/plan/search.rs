@@ -151,6 +151,7 @@ fn variants(shape: &ProofShape, resident: QuerySet, limits: &Limits) -> Vec<Vari
                             resident,
                             ntt_buffers,
                             assignment,
+                            ahead: false,
                         });
                     }
                 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::desk::{Desk, Halt, Halted, Reserved};
 use super::Runtime;
+use super::desk::{Desk, Halt, Halted, Reserved};
 use crate::scheduler::admission::{Placement, PoolSpec, Refusal, ResidentKey, Ticket};
 use crate::scheduler::core::{DeviceId, Event, Fault, SharedProfile};
 use crate::scheduler::events::{EventKind, Life, TimedEvent};
