@@ -177,15 +177,7 @@ impl ProofLayout {
     pub fn new(device: &dyn Device, shape: ProofShape, variant: Variant) -> Result<Self> {
         use MemoryClass::{Resident, Work};
         let ntt = device.ntt_layout(shape.lg_domain)?;
-        let groups = [
-            (Stage::H, shape.query_len(Query::H), &[Query::H][..]),
-            (Stage::La, shape.variables(), &[Query::L, Query::A][..]),
-            (Stage::B, shape.b, &[Query::BG1, Query::BG2][..]),
-        ]
-        .into_iter()
-        .filter(|(_, len, _)| *len > 0)
-        .map(|(stage, len, queries)| msm_group(device, stage, len, queries, variant))
-        .collect::<Result<Vec<_>>>()?;
+        let groups = Self::groups(device, shape, variant)?;
 
         let mut buffers = Vec::new();
         let mut add = |name, class, size_bytes: u64, first, last| {
@@ -254,6 +246,26 @@ impl ProofLayout {
             }
         }
         Ok(Self { shape, variant, ntt, groups, buffers, peaks })
+    }
+
+    /// The MSMs of a proof, of which there is one at least.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn groups(
+        device: &dyn Device,
+        shape: ProofShape,
+        variant: Variant,
+    ) -> Result<Vec<MsmGroup>> {
+        [
+            (Stage::H, shape.query_len(Query::H), &[Query::H][..]),
+            (Stage::La, shape.variables(), &[Query::L, Query::A][..]),
+            (Stage::B, shape.b, &[Query::BG1, Query::BG2][..]),
+        ]
+        .into_iter()
+        .filter(|(_, len, _)| *len > 0)
+        .map(|(stage, len, queries)| msm_group(device, stage, len, queries, variant))
+        .collect()
     }
 
     /// Bytes of `class` in which every buffer finds its place. Holes can make it a little more than

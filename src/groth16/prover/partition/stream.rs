@@ -57,14 +57,16 @@ impl Partition<'_> {
         let group = self.layout.groups.iter().find(|group| group.stage == stage);
         let Some(group) = group.filter(|_| self.layout.variant.ahead) else { return Ok(()) };
         self.send_maps(group, staging)?;
-        let Some(first) = group.chunks().next() else { return Ok(()) };
-        for query in group.queries.iter().filter(|query| query.streamed) {
-            for piece in self.pieces(group, query, first)? {
-                if self.sent.turn == group.bases.len() {
-                    return Ok(());
+        // In the order in which arithmetic will take them.
+        for chunk in group.chunks() {
+            for query in group.queries.iter().filter(|query| query.streamed) {
+                for piece in self.pieces(group, query, chunk)? {
+                    if self.sent.turn == group.bases.len() {
+                        return Ok(());
+                    }
+                    let piece = self.send_piece(group, query, piece, staging)?;
+                    self.sent.pieces.push_back(piece);
                 }
-                let piece = self.send_piece(group, query, piece, staging)?;
-                self.sent.pieces.push_back(piece);
             }
         }
         Ok(())
