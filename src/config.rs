@@ -32,7 +32,8 @@ pub struct ProverOptions {
     pub staging_slot_bytes: u64,
     /// Number of staging slots.
     pub staging_slots: usize,
-    /// How long to wait for a device before it counts as lost.
+    /// How long to wait for a piece of a device's work. An attempt that waited in vain has failed; a
+    /// device that cannot be settled after it counts as lost.
     pub timeout: Duration,
 }
 

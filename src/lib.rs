@@ -16,6 +16,6 @@ pub mod views;
 pub use config::ProverOptions;
 pub use error::{Error, Result};
 pub use groth16::prover::{
-    Job, JobHandle, PartitionInput, Proved, Prover, ProvingKey, Session, create_proof,
+    Canceller, Job, JobHandle, PartitionInput, Proved, Prover, ProvingKey, Session, create_proof,
     create_proof_batch, create_random_proof, create_random_proof_batch,
 };

@@ -17,6 +17,7 @@ use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::params::Parameters;
 use twinlock::groth16::verifier::verify_proof;
 use twinlock::scheduler::events::{EventKind, Life, Recorder, TimedEvent};
+use twinlock::scheduler::locks::breaches;
 use twinlock::{Error, Job, PartitionInput, Prover, ProverOptions};
 
 /// A generator whose seed is printed, so that a failing run can be replayed with
@@ -71,6 +72,7 @@ fn assert_whole_lives(events: &[TimedEvent], count: usize) {
         _ => None,
     });
     assert_eq!(held.unwrap_or(0), 0, "bytes held at the end");
+    assert_eq!(breaches(), 0, "waits and driver calls under `mem`");
 }
 
 /// Start and end in microseconds of the spans with a name, by track, and their partitions.

@@ -8,6 +8,7 @@ use twinlock_api::layout::ARENA_ALIGN_BYTES;
 use twinlock_api::{Device, Error, MemoryClass, Region, Result, View};
 
 use super::allocator::Allocator;
+use super::locks::outside_mem;
 
 /// The memory of one device. Clones share it.
 #[derive(Clone)]
@@ -83,6 +84,7 @@ impl Arena {
     /// # Errors
     /// `ExceedsLimit` past the budget, or what the driver answers.
     pub fn reserve_all(&self, needs: &[(MemoryClass, u64)]) -> Result<()> {
+        outside_mem("reserving device memory");
         let mut state = self.lock();
         let mut kept: Vec<Region> = Vec::new();
         let mut missing: Vec<(MemoryClass, u64)> = Vec::new();
@@ -204,6 +206,7 @@ impl Arena {
     /// # Errors
     /// What the driver answers; the pieces are forgotten all the same.
     pub fn trim(&self) -> Result<()> {
+        outside_mem("giving device memory back");
         let mut state = self.lock();
         let (idle, busy) =
             std::mem::take(&mut state.pieces).into_iter().partition(|piece| piece.space.is_idle());

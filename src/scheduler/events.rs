@@ -94,7 +94,8 @@ impl Life {
     }
 }
 
-/// Takes events as they happen, from any thread. Called outside all locks; should be quick.
+/// Takes events as they happen, from any thread. Never called under `mem`, but perhaps while the
+/// partition computes: a slow sink holds it up. Must not add sinks itself.
 pub trait EventSink: Send + Sync {
     /// Takes one.
     fn take(&self, event: &TimedEvent);

@@ -32,6 +32,9 @@
 //! }
 //! ```
 //!
+//! Who makes a second token, or waits without one, is found by [`outside_mem`], which all waits for
+//! a device and all calls to a driver's allocator pass, and by tests of [`breaches`].
+//!
 //! ```
 //! use twinlock::scheduler::locks::{LockToken, Mem};
 //! let (mem, mut token) = (Mem::new(1), LockToken::for_this_thread());
@@ -40,9 +43,30 @@
 //! assert_eq!(*mem.lock(&mut token), 2);
 //! ```
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+thread_local! {
+    static HOLDS_MEM: Cell<bool> = const { Cell::new(false) };
+}
+
+static BREACHES: AtomicU64 = AtomicU64::new(0);
+
+/// Notes and reports it if the calling thread holds `mem`, under which `what` may not happen.
+pub fn outside_mem(what: &str) {
+    if HOLDS_MEM.get() {
+        BREACHES.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(what, "done under the lock `mem`");
+    }
+}
+
+/// How often [`outside_mem`] found the lock held in this process: never, if the rules hold.
+pub fn breaches() -> u64 {
+    BREACHES.load(Ordering::Relaxed)
+}
 
 /// A thread's right to hold one lock. Neither cloned nor sent to another thread.
 #[derive(Debug)]
@@ -82,9 +106,12 @@ impl<T> Mem<T> {
 
     /// Takes the lock, for microseconds of CPU.
     pub fn lock<'a>(&'a self, _token: &'a mut LockToken) -> MemGuard<'a, T> {
+        outside_mem("taking a lock");
         // What the lock guards is changed by total functions only, so a panic elsewhere in the
         // thread leaves it whole.
-        MemGuard { state: self.state.lock().unwrap_or_else(PoisonError::into_inner) }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        HOLDS_MEM.set(true);
+        MemGuard { state }
     }
 }
 
@@ -92,6 +119,12 @@ impl<T> Mem<T> {
 #[derive(Debug)]
 pub struct MemGuard<'a, T> {
     state: MutexGuard<'a, T>,
+}
+
+impl<T> Drop for MemGuard<'_, T> {
+    fn drop(&mut self) {
+        HOLDS_MEM.set(false);
+    }
 }
 
 impl<T> Deref for MemGuard<'_, T> {
@@ -140,4 +173,23 @@ impl<'a> ComputeGuard<'a> {
 
     /// Ends the right to compute; the dispatcher is told apart from this.
     pub fn hand_back(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_token_under_mem_is_found_out() {
+        let (mem, other) = (Mem::new(0), Mem::new(0));
+        let before = breaches();
+        drop(mem.lock(&mut LockToken::for_this_thread()));
+        drop(other.lock(&mut LockToken::for_this_thread()));
+        assert_eq!(breaches(), before);
+        let (mut token, mut second) = (LockToken::for_this_thread(), LockToken::for_this_thread());
+        let guard = mem.lock(&mut token);
+        drop(other.lock(&mut second));
+        drop(guard);
+        assert!(breaches() > before);
+    }
 }

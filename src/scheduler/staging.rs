@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
+use super::locks::outside_mem;
 use rayon::prelude::*;
 use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
@@ -74,6 +75,7 @@ impl StagingPool {
     /// Waits for a slot; its copy may still run. Slots are held while they are filled only, so
     /// one comes back soon.
     fn take(&self) -> Result<TakenSlot<'_>> {
+        outside_mem("waiting for a staging slot");
         let free = self.lock();
         let (mut free, _) = (self.returned)
             .wait_timeout_while(free, self.timeout, |free| free.is_empty())
@@ -278,6 +280,7 @@ impl Readback {
 /// Overwrites a buffer with zeros, also where its copies failed: a buffer tells that once, and
 /// gives its bytes when it is asked again.
 fn wipe(buffer: &mut dyn Staging, timeout: Duration) -> Result<()> {
+    outside_mem("waiting for a copy");
     let outcome = buffer.host(timeout).map(|bytes| bytes.fill(0));
     if outcome.is_err()
         && let Ok(bytes) = buffer.host(Duration::ZERO)

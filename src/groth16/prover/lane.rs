@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use twinlock_api::{Device, Error, Op, Result, Stream};
 
-use crate::scheduler::locks::DeviceWait;
+use crate::scheduler::locks::{DeviceWait, outside_mem};
 
 /// One stream for copies and decoding, one for arithmetic. Dropping it waits for both, so that
 /// what the work used may be reused.
@@ -47,6 +47,7 @@ impl Lane {
     /// Waits until neither stream has work in flight, whether it succeeded or not. `false` when
     /// that cannot be known, for a wait ran out of time.
     pub fn settle(&self) -> bool {
+        outside_mem("waiting for a device");
         let mut settled = true;
         for stream in [self.copy, self.compute] {
             let ended = (self.device.record(stream))

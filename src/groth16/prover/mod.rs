@@ -31,7 +31,7 @@ use twinlock_api::{Device, Error as DeviceError, OpenOptions};
 use self::assemble::{Blinding, Factors};
 use self::plan::KeyId;
 use self::session::CloseAtEnd;
-pub use self::session::{Job, JobHandle, PartitionInput, Session};
+pub use self::session::{Canceller, Job, JobHandle, PartitionInput, Session};
 use self::slot::DeviceSlot;
 pub use self::slot::Opener;
 use super::assignment::{Assignment, synthesize, synthesize_batch};

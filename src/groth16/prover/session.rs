@@ -6,12 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bellpepper_core::Circuit;
 use blstrs::Scalar;
+use ff::Field;
+use rand::RngCore;
 
 use super::assemble::Blinding;
 use super::attempt::{Item, Supply, Task, carry};
 use super::{Proved, Prover, ProvingKey};
-use crate::groth16::assignment::Assignment;
+use crate::groth16::assignment::{Assignment, synthesize};
 use crate::scheduler::admission::Ticket;
 use crate::scheduler::core::{End, Order};
 use crate::scheduler::locks::LockToken;
@@ -22,13 +25,24 @@ use crate::{Error, Result};
 pub struct PartitionInput<'e> {
     supply: Supply<'e>,
     blinding: Blinding,
-    host_bytes: u64,
+    /// `None` for what the key says.
+    host_bytes: Option<u64>,
 }
 
 impl<'e> PartitionInput<'e> {
+    /// A circuit, synthesised when its turn has come, and blinding factors from `rng`.
+    pub fn circuit<C>(circuit: C, mut rng: impl RngCore) -> Self
+    where
+        C: Circuit<Scalar> + Clone + Send + Sync + 'e,
+    {
+        let blinding = Blinding { r: Scalar::random(&mut rng), s: Scalar::random(&mut rng) };
+        let supply = Supply::Synthesis(Box::new(move || synthesize(circuit.clone())));
+        Self { supply, blinding, host_bytes: None }
+    }
+
     /// An assignment that is there already.
     pub fn ready(assignment: &'e Assignment, r: Scalar, s: Scalar) -> Self {
-        Self { supply: Supply::Ready(assignment), blinding: Blinding { r, s }, host_bytes: 0 }
+        Self { supply: Supply::Ready(assignment), blinding: Blinding { r, s }, host_bytes: Some(0) }
     }
 
     /// An assignment that a worker makes when its turn has come, of about `host_bytes` bytes. A
@@ -41,7 +55,7 @@ impl<'e> PartitionInput<'e> {
         s: Scalar,
     ) -> Self {
         let supply = Supply::Synthesis(Box::new(synthesis));
-        Self { supply, blinding: Blinding { r, s }, host_bytes }
+        Self { supply, blinding: Blinding { r, s }, host_bytes: Some(host_bytes) }
     }
 }
 
@@ -110,6 +124,7 @@ impl<'e> Session<'e> {
         for (index, input) in (0..).zip(job.partitions) {
             let ticket = Order { priority: job.priority, job: number, index }.ticket();
             let PartitionInput { supply, blinding, host_bytes } = input;
+            let host_bytes = host_bytes.unwrap_or_else(|| job.key.assignment_bytes());
             let item = Arc::new(Item::new(job.key, Task::Prove { supply, blinding }));
             self.items().insert(ticket, item.clone());
             let (runtime, outer) = (&self.prover.runtime, self.outer.clone());
@@ -226,14 +241,34 @@ impl fmt::Debug for JobHandle<'_, '_> {
     }
 }
 
-impl JobHandle<'_, '_> {
+/// Cancels a job from elsewhere while its handle is waited on.
+#[derive(Debug, Clone)]
+pub struct Canceller<'s> {
+    prover: &'s Prover,
+    tickets: Arc<[Ticket]>,
+}
+
+impl Canceller<'_> {
+    /// As [`JobHandle::cancel`]. What has ended stays as it is.
+    pub fn cancel(&self) {
+        let mut token = LockToken::for_this_thread();
+        for ticket in &*self.tickets {
+            self.prover.runtime.cancel(*ticket, &mut token);
+        }
+    }
+}
+
+impl<'s> JobHandle<'s, '_> {
     /// Stops what is queued at once and what is at work between two stages, of what was not waited
     /// for.
     pub fn cancel(&self) {
-        let mut token = LockToken::for_this_thread();
-        for (ticket, _) in &self.parts {
-            self.session.prover.runtime.cancel(*ticket, &mut token);
-        }
+        self.canceller().cancel();
+    }
+
+    /// What cancels this job while another thread waits for it.
+    pub fn canceller(&self) -> Canceller<'s> {
+        let tickets = self.parts.iter().map(|(ticket, _)| *ticket).collect();
+        Canceller { prover: self.session.prover, tickets }
     }
 
     /// Waits for the next partition, in the job's order.
@@ -254,7 +289,7 @@ impl JobHandle<'_, '_> {
         }
     }
 
-    /// Waits for all partitions.
+    /// Waits for all partitions and tells of each, in the job's order.
     pub fn wait(self) -> Vec<Result<Proved>> {
         self.collect()
     }

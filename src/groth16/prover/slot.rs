@@ -204,16 +204,22 @@ impl OpenDevice {
         lock(&self.refused).take().is_some()
     }
 
-    /// The sizes of memories for so many partitions of this plan at once, or for fewer where the
-    /// budget asks for it. At least what there is, unless the budget asks for that to go.
+    /// The sizes of memories for so many partitions of this plan at once, or what the budget has:
+    /// one partition and a part of the next, which stages as the first one's memory goes back. At
+    /// least what there is, unless the budget asks for that to go.
     pub fn wanted_sizes(&self, plan: &Plan, partitions: usize) -> [u64; 2] {
         let (one, kept) = (plan.peaks_bytes(), plan.resident_bytes());
         let budget = self.budget_bytes();
-        let fit = budget.saturating_sub(kept) / one.iter().sum::<u64>().max(1);
-        let copies = fit.min(partitions as u64).max(1);
         let with_kept = |[work, bases]: [u64; 2]| [work, bases.saturating_add(kept)];
-        let wanted = with_kept(one.map(|size| size.saturating_mul(copies)));
         let least = with_kept(one);
+        let spare = budget.saturating_sub(least.iter().sum());
+        let all = one.iter().sum::<u64>().max(1);
+        let wanted = with_kept(one.map(|size| {
+            let rest = size.saturating_mul(partitions.saturating_sub(1) as u64);
+            // Each memory has its share of what is there.
+            let share = u128::from(spare) * u128::from(size) / u128::from(all);
+            size.saturating_add(rest.min(share as u64 / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES))
+        }));
         let here = self.sizes();
         let both = [wanted[0].max(here[0]), wanted[1].max(here[1])];
         match both.iter().sum::<u64>() <= budget {

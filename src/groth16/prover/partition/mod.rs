@@ -319,14 +319,16 @@ impl Drop for Partition<'_> {
         });
         let views: StageResult<Vec<View>> =
             held.map(|(at, buffer)| self.memory.view(at, buffer)).collect();
-        let wiped = self.lane.on_fresh_stream(|device, stream| {
-            for view in views.unwrap_or_default() {
-                device.enqueue(stream, &Op::Fill(Fill::zero(view)))?;
-            }
-            Ok(())
-        });
-        if let Err(error) = wiped {
-            tracing::warn!(%error, "work memory of a failed proof was not wiped");
+        let views = views.unwrap_or_default();
+        let wipe = || {
+            self.lane.on_fresh_stream(|device, stream| {
+                let fill = |view: &View| device.enqueue(stream, &Op::Fill(Fill::zero(*view)));
+                views.iter().try_for_each(fill)
+            })
+        };
+        // A device that fails once may do it the second time.
+        if let Err(error) = wipe().or_else(|_| wipe()) {
+            tracing::error!(%error, "work memory of a failed proof was not wiped");
         }
     }
 }

@@ -4,18 +4,22 @@
 //! under `mem`, takes the posts through [`Core::step`]. A thread that waits does so holding
 //! neither lock, and any post wakes it.
 
+mod desk;
+mod seat;
+
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::admission::{
-    self, Placement, PoolSpec, Refusal, ResidentKey, ResidentPlacement, Ticket,
-};
-use super::core::{Action, Core, DeviceId, End, Event, Fault, MemoryUsage, SharedProfile};
+use desk::{Desk, on_device};
+pub use desk::{Halt, Halted, Reserved};
+pub use seat::{Duty, Seat};
+
+use super::admission::{ResidentKey, Ticket};
+use super::core::{Action, Core, DeviceId, End, Event, MemoryUsage};
 use super::events::{EventKind, EventSink, Life, TimedEvent};
-use super::locks::{ComputeGrant, LockToken, Mem};
+use super::locks::{LockToken, Mem};
 
 /// The queue, the devices' memories, and the threads at work on them.
 pub struct Runtime {
@@ -50,102 +54,12 @@ struct Post {
     reason: String,
 }
 
-/// Where all that a partition still needs lies.
-pub type Reserved = (Vec<Placement>, Vec<ResidentPlacement>);
-
-/// What the dispatcher has said about one partition.
-#[derive(Default)]
-struct Desk {
-    session: u64,
-    /// Whether it brings a key to the device and proves nothing.
-    loads: bool,
-    worker: usize,
-    device: Option<DeviceId>,
-    claimed: bool,
-    admitted: Option<Result<(), Refusal>>,
-    make_memories: bool,
-    prestage: Option<Vec<Placement>>,
-    reserved: Option<Reserved>,
-    grant: Option<ComputeGrant>,
-    reason: String,
-    ended: Option<End>,
-    /// Whether nobody waits for its end.
-    detached: bool,
-    signal: Arc<Signal>,
-    /// Of the partition that this one does the work of.
-    outer: Option<Halted>,
-}
-
-impl Desk {
-    /// Forgets what concerned the last attempt.
-    fn clear(&mut self) {
-        self.device = None;
-        self.claimed = false;
-        self.admitted = None;
-        self.make_memories = false;
-        self.prestage = None;
-        self.reserved = None;
-        self.grant = None;
-        self.signal = Arc::default();
-    }
-}
-
-/// Why a worker gives its partition up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Halt {
-    /// Somebody cancelled it.
-    Stop,
-    /// Its device is lost.
-    Abandon,
-}
-
 /// What there is to do for a worker.
 pub enum Claim<'a> {
     /// A partition to carry.
     Carry(Seat<'a>),
     /// A lost device, which nobody uses any more, to open again; see [`Runtime::reopened`].
     Reopen(DeviceId),
-}
-
-/// What a partition has to do about a resident that it reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Duty {
-    /// Nothing: its bytes are there.
-    Nothing,
-    /// Bring its bytes, and say so with [`Seat::resident_loaded`].
-    Load,
-}
-
-/// Whether a partition is to be given up.
-#[derive(Debug, Clone)]
-pub struct Halted {
-    signal: Arc<Signal>,
-    outer: Option<Box<Halted>>,
-}
-
-impl Halted {
-    /// Whether, and why.
-    pub fn get(&self) -> Option<Halt> {
-        self.signal.get().or_else(|| self.outer.as_ref().and_then(|outer| outer.get()))
-    }
-}
-
-#[derive(Debug, Default)]
-struct Signal(AtomicU8);
-
-impl Signal {
-    fn set(&self, halt: Halt) {
-        let value = if halt == Halt::Stop { 1 } else { 2 };
-        self.0.store(value, Ordering::Release);
-    }
-
-    fn get(&self) -> Option<Halt> {
-        match self.0.load(Ordering::Acquire) {
-            0 => None,
-            1 => Some(Halt::Stop),
-            _ => Some(Halt::Abandon),
-        }
-    }
 }
 
 impl Runtime {
@@ -474,202 +388,5 @@ impl Runtime {
                 tracing::error!("a sink of events panicked");
             }
         }
-    }
-}
-
-/// Puts an answer of a device's admission on its partition's desk.
-fn on_device(
-    desks: &mut BTreeMap<Ticket, Desk>,
-    action: admission::Action,
-) -> Option<(Ticket, Option<Life>)> {
-    use admission::Action as Said;
-    let (ticket, life) = match &action {
-        Said::Admitted { ticket } => (*ticket, Some(Life::Admitted)),
-        Said::PrestageReady { ticket, .. } => (*ticket, Some(Life::PrestageReady)),
-        Said::PrestagePartial { ticket, shortage, .. } => {
-            (*ticket, Some(Life::PrestagePartial(*shortage)))
-        }
-        Said::Deferred { ticket, shortage } => (*ticket, Some(Life::PrestageDeferred(*shortage))),
-        Said::Released { ticket, size_bytes, .. } => {
-            (*ticket, Some(Life::Freed { size_bytes: *size_bytes }))
-        }
-        Said::Refused { ticket, .. }
-        | Said::Reserved { ticket, .. }
-        | Said::GrantCompute { ticket, .. } => (*ticket, None),
-        Said::Ignored { why } => {
-            tracing::debug!(?why, "an event was ignored");
-            return None;
-        }
-        _ => return None,
-    };
-    if let Some(desk) = desks.get_mut(&ticket) {
-        match action {
-            Said::Admitted { .. } => desk.admitted = Some(Ok(())),
-            Said::Refused { why, .. } => desk.admitted = Some(Err(why)),
-            Said::PrestageReady { placements, .. } | Said::PrestagePartial { placements, .. } => {
-                desk.prestage = Some(placements);
-            }
-            Said::Deferred { .. } => desk.prestage = Some(Vec::new()),
-            Said::Reserved { placements, residents, .. } => {
-                desk.reserved = Some((placements, residents));
-            }
-            Said::GrantCompute { placements, residents, .. } => {
-                desk.reserved = Some((placements, residents));
-                desk.grant = Some(ComputeGrant::new());
-            }
-            _ => {}
-        }
-    }
-    Some((ticket, life))
-}
-
-/// A worker's place at one partition, for one attempt.
-pub struct Seat<'a> {
-    runtime: &'a Runtime,
-    ticket: Ticket,
-    device: DeviceId,
-    worker: usize,
-    halted: Halted,
-}
-
-impl Seat<'_> {
-    /// The partition.
-    pub fn ticket(&self) -> Ticket {
-        self.ticket
-    }
-
-    /// Where the attempt runs.
-    pub fn device(&self) -> DeviceId {
-        self.device
-    }
-
-    /// Whether the partition is to be given up.
-    pub fn halted(&self) -> Option<Halt> {
-        self.halted.get()
-    }
-
-    /// The same, for who does the work of this partition.
-    pub fn halting(&self) -> Halted {
-        self.halted.clone()
-    }
-
-    /// Tells the sinks.
-    pub fn tell(&self, life: Life) {
-        let device = Some(self.runtime.name(self.device));
-        let at = self.runtime.started.elapsed();
-        let kind = EventKind::Partition(self.ticket, life);
-        self.runtime.tell(&TimedEvent { at, device, worker: self.worker, kind });
-    }
-
-    /// Since the runtime was made.
-    pub fn now(&self) -> Duration {
-        self.runtime.started.elapsed()
-    }
-
-    /// Says what happened to the partition.
-    pub fn post(&self, event: Event) {
-        self.runtime.post(event);
-    }
-
-    /// Says that the attempt failed; what it held is wiped.
-    pub fn fail(&self, fault: Fault, reason: String) {
-        self.runtime.post_because(Event::Failed { ticket: self.ticket, fault }, reason);
-    }
-
-    /// Partitions in the queue or at work.
-    pub fn crowd(&self, token: &mut LockToken) -> usize {
-        self.runtime.look(token, |state| Some(state.core.len())).unwrap_or(1)
-    }
-
-    /// Waits until the device's memories are empty and this worker may make them anew.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn await_memories(&self, token: &mut LockToken) -> Result<(), Halt> {
-        self.runtime.post(Event::WantMemories { ticket: self.ticket });
-        self.answer(token, |desk| std::mem::take(&mut desk.make_memories).then_some(()))
-    }
-
-    /// Says which memories there are now.
-    pub fn memories_made(&self, pools: Vec<PoolSpec>) {
-        self.runtime.post(Event::MemoriesMade { ticket: self.ticket, pools });
-    }
-
-    /// Gives the device's admission the partition's profile.
-    ///
-    /// # Errors
-    /// To be given up. A refusal is an answer.
-    pub fn arrive(
-        &self,
-        profile: SharedProfile,
-        token: &mut LockToken,
-    ) -> Result<Result<(), Refusal>, Halt> {
-        self.runtime.post(Event::Planned { ticket: self.ticket, profile });
-        self.answer(token, |desk| desk.admitted.take())
-    }
-
-    /// Asks which buffers of the prestage have a place now; perhaps none.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn prestage(&self, token: &mut LockToken) -> Result<Vec<Placement>, Halt> {
-        self.runtime.post(Event::WantPrestage { ticket: self.ticket });
-        self.answer(token, |desk| desk.prestage.take())
-    }
-
-    /// Asks for `compute`, and waits until the whole remaining profile has its place.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn reserve(&self, token: &mut LockToken) -> Result<Reserved, Halt> {
-        self.runtime.post(Event::WantCompute { ticket: self.ticket });
-        self.answer(token, |desk| desk.reserved.take())
-    }
-
-    /// Waits until a resident's bytes are on the device, or nobody is about to bring them.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn await_resident(&self, key: ResidentKey, token: &mut LockToken) -> Result<Duty, Halt> {
-        self.runtime.wait(token, |state| {
-            if let Some(halt) = self.halted.get() {
-                return Some(Err(halt));
-            }
-            let admission = state.core.admission_of(self.device)?;
-            if admission.residents().any(|resident| resident.key == key && resident.loaded) {
-                return Some(Ok(Duty::Nothing));
-            }
-            let place = (self.device, key);
-            let by = *state.loading.entry(place).or_insert(self.ticket);
-            (by == self.ticket).then_some(Ok(Duty::Load))
-        })
-    }
-
-    /// Says that the resident's bytes are there.
-    pub fn resident_loaded(&self, key: ResidentKey, token: &mut LockToken) {
-        let ticket = self.ticket;
-        self.runtime.post(Event::ResidentLoaded { ticket, key });
-        self.runtime.look(token, |state| state.loading.remove(&(self.device, key)));
-    }
-
-    /// Waits for `compute`.
-    ///
-    /// # Errors
-    /// To be given up.
-    pub fn await_compute(&self, token: &mut LockToken) -> Result<ComputeGrant, Halt> {
-        self.answer(token, |desk| desk.grant.take())
-    }
-
-    fn answer<R>(
-        &self,
-        token: &mut LockToken,
-        mut ready: impl FnMut(&mut Desk) -> Option<R>,
-    ) -> Result<R, Halt> {
-        self.runtime.wait(token, |state| {
-            if let Some(halt) = self.halted.get() {
-                return Some(Err(halt));
-            }
-            state.desks.get_mut(&self.ticket).and_then(&mut ready).map(Ok)
-        })
     }
 }
