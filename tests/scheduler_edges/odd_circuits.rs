@@ -63,9 +63,9 @@ fn odd_circuits_prove_in_sessions() {
         let params = generate_parameters(circuit, &mut rng, &|_, _| ()).unwrap();
         for (chunk, stays, budget) in [
             (None, false, None),
-            (None, true, Some(600 << 10)),
+            (None, true, Some(1 << 20)),
             (Some(3), true, None),
-            (Some(3), false, Some(600 << 10)),
+            (Some(3), false, Some(1 << 20)),
         ] {
             let card = card(1 << 30);
             let prover = prover(&card, |options| {

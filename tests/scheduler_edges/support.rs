@@ -54,7 +54,10 @@ pub type Gate = Sender<()>;
 pub fn gate() -> (Gate, impl Fn() + Send + Sync) {
     let (gate, opened) = mpsc::channel();
     let opened = Mutex::new(opened);
-    (gate, move || drop(opened.lock().unwrap().recv_timeout(PATIENCE)))
+    let wait = move || {
+        let _ = opened.lock().unwrap().recv_timeout(PATIENCE);
+    };
+    (gate, wait)
 }
 
 /// A key in memory that counts how many points of each query were read.
