@@ -21,7 +21,7 @@ use crate::scheduler::core::Event;
 use crate::scheduler::events::Life;
 use crate::scheduler::locks::{ComputeGuard, LockToken};
 use crate::scheduler::plan::parameters_shape;
-use crate::scheduler::runtime::{Duty, Seat};
+use crate::scheduler::runtime::{Duty, Seat, Turn};
 use crate::scheduler::staging::StagingRing;
 
 /// The device that a worker is at.
@@ -95,9 +95,12 @@ fn run(
     let memory = Memory::new(post.open.clone(), pools.clone(), &plan.layout);
     let mut partition = Partition::new(post.lane()?, inputs, plan, memory);
 
-    let placements = seat.prestage(token)?;
-    partition.place(&placements);
-    upload(seat, &mut partition, staging, token).map_err(failed)?;
+    let mut asked = None;
+    while seat.await_turn(&mut asked, partition.is_staged(), token)? == Turn::Prestage {
+        let placements = seat.prestage(token)?;
+        partition.place(&placements);
+        upload(seat, &mut partition, staging, token).map_err(failed)?;
+    }
     // What had no room then has it now, and perhaps before `compute` comes.
     let (placements, residents) = seat.reserve(token)?;
     partition.place(&placements);

@@ -162,6 +162,12 @@ impl Admission {
         rank.and_then(|rank| self.partitions.get(rank)).map_or(Vec::new(), |own| own.placements())
     }
 
+    /// How many older partitions compute or are still to, and how many there are at all.
+    pub fn older(&self, ticket: Ticket) -> (usize, usize) {
+        let older = || self.partitions.iter().take_while(|other| other.ticket != ticket);
+        (older().filter(|other| other.phase != Phase::Draining).count(), older().count())
+    }
+
     /// The residents on the device, those idle the longest first.
     pub fn residents(&self) -> impl Iterator<Item = ResidentPlacement> + '_ {
         self.residents.iter().map(Resident::placement)

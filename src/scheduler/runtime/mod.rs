@@ -14,9 +14,9 @@ use std::time::Instant;
 
 use desk::{Desk, on_device};
 pub use desk::{Halt, Halted, Reserved};
-pub use seat::{Duty, Seat};
+pub use seat::{Duty, Seat, Turn};
 
-use super::admission::{ResidentKey, Ticket};
+use super::admission::{self, ResidentKey, Ticket};
 use super::core::{Action, Core, DeviceId, End, Event, MemoryUsage};
 use super::events::{EventKind, EventSink, Life, TimedEvent};
 use super::locks::{LockToken, Mem};
@@ -36,6 +36,8 @@ struct State {
     desks: BTreeMap<Ticket, Desk>,
     held_bytes: Vec<u64>,
     peak_bytes: Vec<u64>,
+    /// Grows when memory of a device goes back.
+    releases: Vec<u64>,
     /// Who brings a resident to a device now.
     loading: BTreeMap<(DeviceId, ResidentKey), Ticket>,
     /// Lost devices that wait for somebody to open them again.
@@ -72,13 +74,14 @@ impl Runtime {
         let device_names: Vec<String> = devices.into_iter().collect();
         let core = Core::new(device_names.iter().map(|_| workers), host_budget_bytes);
         let held_bytes = vec![0; device_names.len()];
-        let peak_bytes = held_bytes.clone();
+        let (peak_bytes, releases) = (held_bytes.clone(), held_bytes.clone());
         Self {
             mem: Mem::new(State {
                 core,
                 desks: BTreeMap::new(),
                 held_bytes,
                 peak_bytes,
+                releases,
                 loading: BTreeMap::new(),
                 reopen: Vec::new(),
             }),
@@ -347,10 +350,17 @@ impl Runtime {
                 state.reopen.push(device);
                 return;
             }
-            Action::On { action, .. } => match on_device(&mut state.desks, action) {
-                Some(told) => told,
-                None => return,
-            },
+            Action::On { action, device } => {
+                if let (admission::Action::Released { .. }, Some(releases)) =
+                    (&action, state.releases.get_mut(device.0))
+                {
+                    *releases += 1;
+                }
+                match on_device(&mut state.desks, action) {
+                    Some(told) => told,
+                    None => return,
+                }
+            }
         };
         let Some(life) = life else { return };
         let desk = state.desks.get(&ticket);

@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
-use super::desk::{Desk, Halt, Halted, Reserved};
 use super::Runtime;
+use super::desk::{Desk, Halt, Halted, Reserved};
 use crate::scheduler::admission::{Placement, PoolSpec, Refusal, ResidentKey, Ticket};
 use crate::scheduler::core::{DeviceId, Event, Fault, SharedProfile};
 use crate::scheduler::events::{EventKind, Life, TimedEvent};
 use crate::scheduler::locks::{ComputeGrant, LockToken};
+
+/// What a partition asks for next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// More of its prestage: [`Seat::prestage`].
+    Prestage,
+    /// `compute`: [`Seat::reserve`].
+    Compute,
+}
 
 /// What a partition has to do about a resident that it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +110,39 @@ impl Seat<'_> {
     ) -> Result<Result<(), Refusal>, Halt> {
         self.runtime.post(Event::Planned { ticket: self.ticket, profile });
         self.answer(token, |desk| desk.admitted.take())
+    }
+
+    /// Waits until it is time to ask for more of the prestage, or for `compute`. `asked` says when
+    /// the prestage was asked for last; `staged`, whether all of it is on its way.
+    ///
+    /// Who asks for `compute` gets the rest of its memory at once or not at all, and holds up the
+    /// younger. So a partition asks for the prestage, and again as memory goes back, until it is
+    /// next. Only one is staged beside the one that computes: more shorten nothing, for the link
+    /// is one, and take room that the next could use.
+    ///
+    /// # Errors
+    /// To be given up.
+    pub fn await_turn(
+        &self,
+        asked: &mut Option<u64>,
+        staged: bool,
+        token: &mut LockToken,
+    ) -> Result<Turn, Halt> {
+        self.runtime.wait(token, |state| {
+            if let Some(halt) = self.halted.get() {
+                return Some(Err(halt));
+            }
+            let (to_compute, there) = state.core.admission_of(self.device)?.older(self.ticket);
+            if staged || (asked.is_some() && to_compute == 0) {
+                return Some(Ok(Turn::Compute));
+            }
+            let releases = state.releases.get(self.device.0).copied();
+            let is_new = asked.is_none() || *asked != releases;
+            (is_new && there <= 1).then(|| {
+                *asked = Some(releases.unwrap_or(0));
+                Ok(Turn::Prestage)
+            })
+        })
     }
 
     /// Asks which buffers of the prestage have a place now; perhaps none.

@@ -16,6 +16,19 @@ impl Partition<'_> {
         self.to_stage().next().is_some()
     }
 
+    /// Whether all of the prestage is uploaded.
+    pub fn is_staged(&self) -> bool {
+        self.missing().is_none()
+    }
+
+    /// A buffer of the prestage that was not uploaded.
+    fn missing(&self) -> Option<&'static str> {
+        let mut needed =
+            self.layout.buffers.iter().filter(|buffer| buffer.first == Stage::Prestage);
+        let missing = needed.find(|buffer| !self.staged.contains(&buffer.name));
+        missing.map(|buffer| buffer.name)
+    }
+
     /// Buffers of the prestage that have a place and were not uploaded.
     fn to_stage(&self) -> impl Iterator<Item = &'static str> + '_ {
         let buffers = self.layout.buffers.iter().zip(&self.memory.placed);
@@ -49,13 +62,8 @@ impl Partition<'_> {
         wait: &mut DeviceWait<'_>,
     ) -> StageResult {
         self.prestage_placed(staging, wait)?;
-        let buffers = self.layout.buffers.iter();
-        let mut needed = buffers.filter(|buffer| buffer.first == Stage::Prestage);
-        match needed.find(|buffer| !self.staged.contains(&buffer.name)) {
-            Some(missing) => {
-                let why = format!("{} has no place to go to", missing.name);
-                Err(DeviceError::invalid(why).into())
-            }
+        match self.missing() {
+            Some(name) => Err(DeviceError::invalid(format!("{name} has no place to go to")).into()),
             None => Ok(()),
         }
     }
