@@ -200,7 +200,7 @@ fn room_for_an_overlap_is_used() {
     for tenths in [2, 5, 9] {
         let budget = one + (two - one) * tenths / 10;
         let (taken, deferred) = outcome_of(2, Some(budget));
-        println!("{one} {two} {budget} {taken} {deferred}");
+        println!("{budget} of {one} to {two}: {taken} taken, {deferred} prestages deferred");
         assert!(taken >= budget / 100 * 98 && taken <= budget, "{taken} of {budget} taken");
     }
 }
