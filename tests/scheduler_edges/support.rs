@@ -55,7 +55,7 @@ pub fn gate() -> (Gate, impl Fn() + Send + Sync) {
     let (gate, opened) = mpsc::channel();
     let opened = Mutex::new(opened);
     let wait = move || {
-        let _ = opened.lock().unwrap().recv_timeout(PATIENCE);
+        let _ = opened.lock().unwrap().recv_timeout(2 * PATIENCE);
     };
     (gate, wait)
 }
@@ -123,7 +123,8 @@ impl ParameterSource for Source {
         let shut = self.shut.lock().unwrap().take();
         if let Some(opened) = shut {
             self.has_stopped.store(true, Ordering::SeqCst);
-            let _ = opened.recv_timeout(PATIENCE);
+            // Longer than anybody waits for what others do meanwhile.
+            let _ = opened.recv_timeout(2 * PATIENCE);
         }
         *self.read.lock().unwrap().entry(query).or_default() += out.len() / query.point_bytes();
         self.inner.read_points(query, first, out)

@@ -2,7 +2,7 @@
 //! failures.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,10 +58,14 @@ struct Watched {
     unwiped_frees: AtomicUsize,
     ops: AtomicU64,
     fails_at: Option<u64>,
+    /// Streams that wipe what an unfinished partition leaves.
+    wipes: Mutex<Vec<Stream>>,
+    /// Whether the next operation on one of them fails.
+    wipe_fails: AtomicBool,
 }
 
 impl Watched {
-    fn open(fails_at: Option<u64>) -> Arc<Self> {
+    fn open(fails_at: Option<u64>, wipe_fails: bool) -> Arc<Self> {
         Arc::new(Self {
             inner: registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap(),
             work: Mutex::default(),
@@ -69,6 +73,8 @@ impl Watched {
             unwiped_frees: AtomicUsize::new(0),
             ops: AtomicU64::new(0),
             fails_at,
+            wipes: Mutex::default(),
+            wipe_fails: wipe_fails.into(),
         })
     }
 
@@ -92,8 +98,11 @@ impl Watched {
         regions.into_iter().map(|region| self.left_in(region)).sum()
     }
 
-    fn count(&self) -> Result<()> {
-        if Some(self.ops.fetch_add(1, Ordering::SeqCst)) != self.fails_at {
+    fn count(&self, stream: Stream) -> Result<()> {
+        let wipes = self.wipes.lock().unwrap().contains(&stream);
+        let fails = Some(self.ops.fetch_add(1, Ordering::SeqCst)) == self.fails_at
+            || wipes && self.wipe_fails.swap(false, Ordering::SeqCst);
+        if !fails {
             return Ok(());
         }
         let (name, reason) = ("any".into(), "by a test".into());
@@ -135,9 +144,14 @@ impl Device for Watched {
         Ok(Box::new(Slot { inner, unwiped: self.unwiped_slots.clone() }))
     }
     fn create_stream(&self, name: &'static str) -> Result<Stream> {
-        self.inner.create_stream(name)
+        let stream = self.inner.create_stream(name)?;
+        if name == "wipe" {
+            self.wipes.lock().unwrap().push(stream);
+        }
+        Ok(stream)
     }
     fn destroy_stream(&self, stream: Stream) -> Result<()> {
+        self.wipes.lock().unwrap().retain(|known| *known != stream);
         self.inner.destroy_stream(stream)
     }
     fn record(&self, stream: Stream) -> Result<Event> {
@@ -159,7 +173,7 @@ impl Device for Watched {
         source_offset_bytes: u64,
         target: View,
     ) -> Result<()> {
-        self.count()?;
+        self.count(stream)?;
         self.inner.upload(stream, source, source_offset_bytes, target)
     }
     fn download(
@@ -169,11 +183,11 @@ impl Device for Watched {
         target: &mut dyn Staging,
         target_offset_bytes: u64,
     ) -> Result<()> {
-        self.count()?;
+        self.count(stream)?;
         self.inner.download(stream, source, target, target_offset_bytes)
     }
     fn enqueue(&self, stream: Stream, op: &Op) -> Result<()> {
-        self.count()?;
+        self.count(stream)?;
         self.inner.enqueue(stream, op)
     }
     fn ntt_layout(&self, lg_domain: u32) -> Result<NttLayout> {
@@ -192,8 +206,8 @@ impl Device for Watched {
 
 const LG: u32 = 5;
 
-/// Partitions that are proved, fail once somewhere, perhaps in a wipe, or are cancelled: nothing of
-/// them is left in memories of the device, when these are given back, or in staging buffers.
+/// Partitions that are proved, fail once somewhere, in a wipe too, or are cancelled: nothing of them
+/// is left in memories of the device, when these are given back, or in staging buffers.
 #[test]
 fn nothing_is_left_of_a_partition() {
     let mut seeds = rng();
@@ -207,8 +221,8 @@ fn nothing_is_left_of_a_partition() {
 
 fn play(params: &Parameters, rng: &mut ChaCha20Rng) -> [usize; 3] {
     let fails_at = rng.r#gen::<bool>().then(|| rng.gen_range(0..250));
-    let cancels = rng.r#gen();
-    let device = Watched::open(fails_at);
+    let (cancels, wipe_fails) = (rng.r#gen(), fails_at.is_none() && rng.r#gen());
+    let device = Watched::open(fails_at, wipe_fails);
     let mut options = ProverOptions::default();
     options.device = "cpu".into();
     options.workers = rng.gen_range(1..4);
