@@ -125,7 +125,7 @@ fn a_fixed_layout_without_memory_is_refused() {
 #[test]
 fn two_keys_take_turns_in_memories_for_one() {
     let mut rng = rng();
-    let shapes = [(6, Profile::Even), (8, Profile::Bits)]
+    let shapes = [(8, Profile::Even), (10, Profile::Bits)]
         .map(|(lg, profile)| MixShape::new(lg, profile).unwrap());
     let sources = shapes.map(|shape| Source::of(shape, &mut rng));
     let card = card(1 << 30);
@@ -136,7 +136,8 @@ fn two_keys_take_turns_in_memories_for_one() {
             options.msm_chunk = chunk;
         })
     };
-    for (stays, chunk) in [(false, None), (true, Some(1 << 6))] {
+    let (mut made, mut sessions) = (0, 0);
+    for (stays, chunk) in [(false, None), (false, Some(1 << 8)), (true, None)] {
         let key = |prover: &Prover, source| {
             if stays { prover.load(source) } else { prover.key(source) }
         };
@@ -150,9 +151,10 @@ fn two_keys_take_turns_in_memories_for_one() {
             })
         };
         let least = (1..400).map(|step| step << 15).find(|budget| fits_alone(*budget)).unwrap();
-        for budget in (0..6).map(|step| least + (step << 14)) {
+        for budget in (0..3).map(|step| least + (step << 14)) {
             let prover = budgeted(budget, chunk);
             let keys = [0, 1].map(|which| key(&prover, &sources[which]).unwrap());
+            let before = card.counts().allocations;
             let outcomes = prover.serve(|session| {
                 let submit = |at: usize| {
                     let partitions = inputs(shapes[at % 2], 1, &mut rng);
@@ -161,11 +163,15 @@ fn two_keys_take_turns_in_memories_for_one() {
                 let jobs: Vec<_> = (0..12).map(submit).collect();
                 jobs.into_iter().flatten().collect::<Vec<_>>()
             });
+            // Two memories each time.
+            made += (card.counts().allocations - before) / 2;
+            sessions += 1;
             for outcome in outcomes {
                 outcome.unwrap_or_else(|error| panic!("{budget}, least {least}: {error}"));
             }
         }
     }
+    assert!(made > 2 * sessions, "made {made} times in {sessions} sessions: no turns");
     assert_eq!(card.races(), []);
 }
 

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use twinlock::groth16::prover::ProvingKey;
-use twinlock::scheduler::events::{EventKind, Life, TimedEvent};
+use twinlock::scheduler::events::{Counters, EventKind, Life, TimedEvent};
 use twinlock::scheduler::locks::breaches;
 use twinlock::{Job, Prover, ProverOptions};
 use twinlock_sim::{Fault, SimCard};
 
-use crate::support::{Source, card, inputs, opener, recorder, rng, shape, without_hanging};
+use crate::support::{
+    Source, card, inputs, opener, partition, recorder, rng, shape, without_hanging,
+};
 
 const LGS: [u32; 2] = [5, 7];
 
@@ -21,17 +24,22 @@ const LGS: [u32; 2] = [5, 7];
 #[test]
 fn every_partition_ends_once_whatever_goes_wrong() {
     let mut seeds = rng();
+    let totals = Arc::new(Counters::default());
     for _ in 0..25 {
-        let seed = seeds.next_u64();
-        without_hanging(move || play(&mut ChaCha20Rng::seed_from_u64(seed)));
+        let (seed, totals) = (seeds.next_u64(), totals.clone());
+        without_hanging(move || play(totals, &mut ChaCha20Rng::seed_from_u64(seed)));
+    }
+    for count in [&totals.done, &totals.failed, &totals.cancelled, &totals.retried] {
+        assert!(count.load(Ordering::Relaxed) > 0, "too little happened: {totals:?}");
     }
 }
 
-fn play(rng: &mut ChaCha20Rng) {
+fn play(totals: Arc<Counters>, rng: &mut ChaCha20Rng) {
     let sources = LGS.map(|lg| Source::new(lg, rng));
     let cards: Vec<_> = (0..rng.gen_range(1..3)).map(|_| card(1 << 30)).collect();
     let prover = random_prover(&cards, rng);
     let recorder = recorder(&prover);
+    prover.observe(totals);
     // Some budgets are too small to load into.
     let keys = [&sources[0], &sources[1]].map(|source| {
         let key = if rng.r#gen() { prover.load(source) } else { prover.key(source) };
@@ -67,7 +75,7 @@ fn random_prover(cards: &[Arc<SimCard>], rng: &mut ChaCha20Rng) -> Prover {
     options.workers = rng.gen_range(1..4);
     options.staging_slots = rng.gen_range(1..5);
     options.msm_chunk = Some(1 << rng.gen_range(4..9));
-    options.memory_bytes = Some(rng.gen_range(1u64..40) << 15);
+    options.memory_bytes = Some(rng.gen_range(4u64..40) << 17);
     options.host_memory_bytes = Some(rng.gen_range(0..3));
     Prover::with_openers(cards.iter().map(opener).collect(), options).unwrap()
 }
@@ -93,7 +101,10 @@ fn use_session(prover: &Prover, keys: &[Option<ProvingKey<'_>>], rng: &mut ChaCh
         for _ in 0..rng.gen_range(1..5) {
             let at = rng.gen_range(0..LGS.len());
             let Some(key) = &keys[at] else { continue };
-            let partitions = inputs(shape(LGS[at]), rng.gen_range(0..4), rng);
+            let mut partitions = inputs(shape(LGS[at]), rng.gen_range(0..4), rng);
+            if rng.gen_range(0..4) == 0 {
+                partitions.push(partition(|| panic!("a circuit panics, for a test")));
+            }
             submitted += partitions.len();
             let priority = rng.gen_range(0..3);
             let job = session.submit(Job { key, priority, partitions }).unwrap();

@@ -212,16 +212,20 @@ const LG: u32 = 5;
 fn nothing_is_left_of_a_partition() {
     let mut seeds = rng();
     let params = parameters(shape(LG), &mut seeds);
+    let mut failed_wipes = 0;
     for _ in 0..40 {
         let seed = seeds.next_u64();
-        let left = play(&params, &mut ChaCha20Rng::seed_from_u64(seed));
+        let (left, wipe_failed) = play(&params, &mut ChaCha20Rng::seed_from_u64(seed));
         assert_eq!(left, [0; 3], "seed {seed}: bytes in memory, at frees, staging buffers");
+        failed_wipes += usize::from(wipe_failed);
     }
+    assert!(failed_wipes > 0, "nothing was there to wipe");
 }
 
-fn play(params: &Parameters, rng: &mut ChaCha20Rng) -> [usize; 3] {
+/// What is left, and whether a wipe failed.
+fn play(params: &Parameters, rng: &mut ChaCha20Rng) -> ([usize; 3], bool) {
     let fails_at = rng.r#gen::<bool>().then(|| rng.gen_range(0..250));
-    let (cancels, wipe_fails) = (rng.r#gen(), fails_at.is_none() && rng.r#gen());
+    let (cancels, wipe_fails) = (rng.r#gen(), rng.r#gen());
     let device = Watched::open(fails_at, wipe_fails);
     let mut options = ProverOptions::default();
     options.device = "cpu".into();
@@ -229,11 +233,11 @@ fn play(params: &Parameters, rng: &mut ChaCha20Rng) -> [usize; 3] {
     options.staging_slots = rng.gen_range(1..4);
     options.staging_slot_bytes = 1 << rng.gen_range(9..14);
     options.msm_chunk = Some(1 << rng.gen_range(3..6));
-    options.memory_bytes = Some(rng.gen_range(2u64..40) << 14);
+    options.memory_bytes = Some(rng.gen_range(6u64..40) << 17);
     let prover = Prover::with_devices(vec![device.clone()], options).unwrap();
     let key = if rng.r#gen() { prover.load(params) } else { prover.key(params) };
     if let Ok(key) = key {
-        let partitions = inputs(shape(LG), 4, rng);
+        let partitions = inputs(shape(LG), rng.gen_range(1..5), rng);
         prover.serve(|session| {
             let job = session.submit(Job { key: &key, priority: 0, partitions }).unwrap();
             if cancels {
@@ -246,5 +250,6 @@ fn play(params: &Parameters, rng: &mut ChaCha20Rng) -> [usize; 3] {
     let in_memory = device.left();
     let at_frees = device.unwiped_frees.load(Ordering::SeqCst);
     drop(prover);
-    [in_memory, at_frees, device.unwiped_slots.load(Ordering::SeqCst)]
+    let left = [in_memory, at_frees, device.unwiped_slots.load(Ordering::SeqCst)];
+    (left, wipe_fails && !device.wipe_fails.load(Ordering::SeqCst))
 }
