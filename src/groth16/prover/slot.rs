@@ -1,5 +1,8 @@
 //! A device with what its workers share: memories, staging and readback buffers.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -100,3 +100,95 @@ fn priority_then_age_then_index() {
     let whole = Order { priority: 3, job: u32::MAX - 1, index: 0xff_fffe };
     assert_eq!(Order::from(whole.ticket()), whole);
 }
+
+fn ticket(index: u32) -> Ticket {
+    Order { priority: 0, job: 0, index }.ticket()
+}
+
+fn submitted(core: &mut Core, index: u32, host_bytes: u64) -> Vec<Action> {
+    core.step(Event::Submit { ticket: ticket(index), host_bytes })
+}
+
+fn is_dispatched(actions: &[Action], index: u32) -> bool {
+    let is = |action: &Action| matches!(action, Action::Dispatch { ticket: of, .. } if *of == ticket(index));
+    actions.iter().any(is)
+}
+
+fn end(actions: &[Action]) -> Option<End> {
+    actions.iter().find_map(|action| match action {
+        Action::Ended { end, .. } => Some(*end),
+        _ => None,
+    })
+}
+
+/// The one retry of a wrong proof is not used up by a card that is too small or was lost.
+#[test]
+fn a_wrong_proof_is_retried_after_other_faults() {
+    for first in [Fault::NoRoom, Fault::Lost] {
+        let mut core = Core::new([1, 1, 1], u64::MAX);
+        submitted(&mut core, 0, 0);
+        for fault in [first, Fault::Wrong] {
+            let actions = core.step(Event::Failed { ticket: ticket(0), fault });
+            assert_eq!(end(&actions), None, "{first:?}, {fault:?}");
+            assert!(is_dispatched(&actions, 0), "{first:?}, {fault:?}");
+        }
+        let actions = core.step(Event::Failed { ticket: ticket(0), fault: Fault::Wrong });
+        assert_eq!(end(&actions), Some(End::Failed(Fault::Wrong)), "{first:?}");
+    }
+}
+
+/// Of many cards the last alone may be large enough.
+#[test]
+fn each_card_is_tried_for_room() {
+    let mut core = Core::new([1; 12], u64::MAX);
+    submitted(&mut core, 0, 0);
+    for tried in 1..12 {
+        let actions = core.step(Event::Failed { ticket: ticket(0), fault: Fault::NoRoom });
+        assert!(is_dispatched(&actions, 0), "after {tried} cards");
+    }
+    let actions = core.step(Event::Failed { ticket: ticket(0), fault: Fault::NoRoom });
+    assert_eq!(end(&actions), Some(End::Failed(Fault::NoRoom)));
+}
+
+/// Sizes that a user gave wrongly do not wrap around the budget.
+#[test]
+fn huge_host_bytes_fill_the_budget() {
+    let mut core = Core::new([3], 10);
+    assert!(is_dispatched(&submitted(&mut core, 0, u64::MAX), 0));
+    assert!(!is_dispatched(&submitted(&mut core, 1, 1), 1));
+    assert!(is_dispatched(&core.step(Event::Finished { ticket: ticket(0) }), 1));
+    assert!(!is_dispatched(&submitted(&mut core, 2, u64::MAX), 2));
+}
+
+/// A partition that can go to a busy card only does not keep the idle one from the younger.
+#[test]
+fn an_excluded_head_lets_the_younger_pass() {
+    let mut core = Core::new([1, 1], 10);
+    submitted(&mut core, 0, 4);
+    submitted(&mut core, 1, 4);
+    core.step(Event::Failed { ticket: ticket(0), fault: Fault::NoRoom });
+    assert!(is_dispatched(&submitted(&mut core, 2, 4), 2));
+    assert!(is_dispatched(&core.step(Event::Finished { ticket: ticket(1) }), 0));
+}
+
+/// Who made the memories arrives in them before they are made anew for somebody else.
+#[test]
+fn memories_are_not_taken_from_who_made_them() {
+    let mut core = Core::new([2], u64::MAX);
+    let remakes = |actions: &[Action]| {
+        let is = |action: &Action| matches!(action, Action::MakeMemories { ticket: of, .. } if *of == ticket(1));
+        actions.iter().any(is)
+    };
+    for index in 0..2 {
+        submitted(&mut core, index, 0);
+        core.step(Event::WantMemories { ticket: ticket(index) });
+    }
+    let pools = vec![PoolSpec { capacity_bytes: CAPACITY_BYTES, align_bytes: 1 }];
+    let made = core.step(Event::MemoriesMade { ticket: ticket(0), pools });
+    assert!(!remakes(&made), "{made:?}");
+    let profile = profile(&mut ChaCha20Rng::seed_from_u64(0));
+    let arrived = core.step(Event::Planned { ticket: ticket(0), profile });
+    let is_admitted = |action: &Action| matches!(action, Action::On { action: admission::Action::Admitted { ticket: of }, .. } if *of == ticket(0));
+    assert!(arrived.iter().any(is_admitted) && !remakes(&arrived), "{arrived:?}");
+    assert!(remakes(&core.step(Event::Finished { ticket: ticket(0) })));
+}

@@ -1,130 +1,17 @@
-//! Queries that stay, drivers with less memory than they said, and devices that are opened again,
-//! on simulated cards that compute, under the real scheduler.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+//! Queries that stay, drivers with less memory than they said, and devices that are opened again.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use twinlock::Error;
+use twinlock::groth16::params::{ParameterSource, Query};
+use twinlock_api::Error as DeviceError;
+use twinlock_sim::Fault;
 
-use blstrs::Scalar;
-use ff::Field;
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha20Rng;
-use twinlock::circuits::mix::{Mix, MixShape, Profile};
-use twinlock::groth16::generator::generate_parameters;
-use twinlock::groth16::params::{ParameterSource, Parameters, PointEncoding, Query, VerifyingKey};
-use twinlock::groth16::prover::{Opener, ProvingKey};
-use twinlock::groth16::verifier::verify_proof;
-use twinlock::{Error, Job, PartitionInput, Proved, Prover, ProverOptions, registry};
-use twinlock_api::{Error as DeviceError, OpenOptions};
-use twinlock_sim::{Arithmetic, Clock, Fault, SimCard, SimConfig};
-
-fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| rand::rngs::OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
-}
-
-/// A key in memory that counts how many points of each query were read.
-struct Counted {
-    inner: Parameters,
-    read: Mutex<BTreeMap<Query, usize>>,
-}
-
-impl Counted {
-    fn new(lg: u32, rng: &mut ChaCha20Rng) -> Self {
-        let inner = generate_parameters(Mix::blank(shape(lg)), rng, &|_, _| ()).unwrap();
-        Self { inner, read: Mutex::default() }
-    }
-
-    /// How often each query was read whole since the last call.
-    fn times_read(&self) -> Vec<usize> {
-        let read = std::mem::take(&mut *self.read.lock().unwrap());
-        let times = |query| read.get(&query).unwrap_or(&0).div_ceil(self.inner.query_len(query));
-        Query::ALL.into_iter().map(times).collect()
-    }
-}
-
-impl ParameterSource for Counted {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn verifying_key(&self) -> &VerifyingKey {
-        self.inner.verifying_key()
-    }
-    fn query_len(&self, query: Query) -> usize {
-        self.inner.query_len(query)
-    }
-    fn encoding(&self) -> PointEncoding {
-        self.inner.encoding()
-    }
-    fn point_offset(&self, query: Query, index: usize) -> u64 {
-        self.inner.point_offset(query, index)
-    }
-    fn read_points(&self, query: Query, first: usize, out: &mut [u8]) -> twinlock::Result<()> {
-        *self.read.lock().unwrap().entry(query).or_default() += out.len() / query.point_bytes();
-        self.inner.read_points(query, first, out)
-    }
-}
-
-fn shape(lg: u32) -> MixShape {
-    MixShape::new(lg, Profile::Even).unwrap()
-}
-
-fn card(memory_bytes: u64) -> Arc<SimCard> {
-    let cpu = registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap();
-    let mut config = SimConfig::new("sim:0", memory_bytes);
-    config.arithmetic = Arithmetic::Of(cpu);
-    SimCard::new(config, Clock::new())
-}
-
-fn opener(card: &Arc<SimCard>) -> Opener {
-    let card = card.clone();
-    Arc::new(move || match card.open() {
-        Ok(device) => Ok(device),
-        Err(source) => Err(Error::Device { device: card.info().name.clone(), source }),
-    })
-}
-
-fn prover(card: &Arc<SimCard>, change: impl FnOnce(&mut ProverOptions)) -> Prover {
-    let mut options = ProverOptions::default();
-    options.msm_chunk = Some(1 << 9);
-    options.device = "sim:0".into();
-    change(&mut options);
-    Prover::with_openers(vec![opener(card)], options).unwrap()
-}
-
-fn prove(
-    prover: &Prover,
-    key: &ProvingKey<'_>,
-    (lg, count): (u32, usize),
-    rng: &mut ChaCha20Rng,
-) -> Vec<twinlock::Result<Proved>> {
-    let assignments: Vec<_> =
-        (0..count).map(|_| Mix::random(shape(lg), rng).assignment().unwrap()).collect();
-    let partitions = (assignments.iter())
-        .map(|assignment| {
-            PartitionInput::ready(assignment, Scalar::random(&mut *rng), Scalar::random(&mut *rng))
-        })
-        .collect();
-    let proved = prover
-        .serve(|session| session.submit(Job { key, priority: 0, partitions }).unwrap().wait());
-    for (outcome, assignment) in proved.iter().zip(&assignments) {
-        if let Ok(proved) = outcome {
-            let inputs = assignment.public_inputs();
-            assert!(verify_proof(key.verifying_key(), &proved.proof, inputs).unwrap());
-        }
-    }
-    proved
-}
+use crate::support::rng;
+use crate::support::{Source, card, device_error, prove, prove_one, prover, take};
 
 #[test]
 fn with_room_a_key_is_read_once() {
     let mut rng = rng();
-    let source = Counted::new(8, &mut rng);
+    let source = Source::new(8, &mut rng);
     let card = card(1 << 30);
     let prover = prover(&card, |options| options.workers = 3);
     let key = prover.load(&source).unwrap();
@@ -155,7 +42,7 @@ fn with_room_a_key_is_read_once() {
 #[test]
 fn a_key_that_was_put_out_is_brought_back_by_one() {
     let mut rng = rng();
-    let (source, other) = (Counted::new(8, &mut rng), Counted::new(8, &mut rng));
+    let (source, other) = (Source::new(8, &mut rng), Source::new(8, &mut rng));
     let card = card(1 << 30);
     // Room for one key and its partitions, found by trying; not for two.
     let budget = (1..400)
@@ -193,7 +80,7 @@ fn a_key_that_was_put_out_is_brought_back_by_one() {
 #[test]
 fn what_does_not_fit_is_streamed_and_the_rest_stays() {
     let mut rng = rng();
-    let source = Counted::new(8, &mut rng);
+    let source = Source::new(8, &mut rng);
     let card = card(1 << 30);
     let mut kept = Vec::new();
     for budget in (1..64).map(|step| step << 15) {
@@ -228,20 +115,16 @@ fn what_does_not_fit_is_streamed_and_the_rest_stays() {
 #[test]
 fn a_driver_with_less_than_it_said_gets_a_smaller_plan() {
     let mut rng = rng();
-    let source = Counted::new(9, &mut rng);
+    let source = Source::new(9, &mut rng);
     let room = 8 << 20;
     let mut proves = |taken: u64, is_known: bool| {
         let card = card(card(1 << 30).config().context_bytes + room);
-        let take = || {
-            let (from, until) = (Duration::ZERO, Duration::from_secs(1 << 20));
-            card.inject(Fault::OtherProcess { from, until, bytes: taken });
-        };
         if is_known {
-            take();
+            take(&card, taken);
         }
         let prover = prover(&card, |options| options.msm_chunk = None);
         if !is_known {
-            take();
+            take(&card, taken);
         }
         let key = prover.load(&source)?;
         let outcomes = prove(&prover, &key, (9, 3), &mut rng);
@@ -265,26 +148,19 @@ fn a_driver_with_less_than_it_said_gets_a_smaller_plan() {
 #[test]
 fn without_any_memory_the_error_is_the_drivers() {
     let mut rng = rng();
-    let source = Counted::new(9, &mut rng);
+    let source = Source::new(9, &mut rng);
     let card = card(1 << 30);
     let prover = prover(&card, |_| ());
-    card.inject(Fault::OtherProcess {
-        from: Duration::ZERO,
-        until: Duration::from_secs(1 << 20),
-        bytes: 1 << 30,
-    });
+    take(&card, 1 << 30);
     let key = prover.key(&source).unwrap();
-    let error = prove(&prover, &key, (9, 1), &mut rng).pop().unwrap().unwrap_err();
-    let is_oom = |error: &Error| {
-        matches!(error, Error::Device { source: DeviceError::OutOfMemory { .. }, .. })
-    };
-    assert!(is_oom(&error), "{error}");
+    let error = device_error(prove_one(&prover, &key, 9, &mut rng));
+    assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
 }
 
 #[test]
 fn a_lost_card_is_opened_again_and_goes_on() {
     let mut rng = rng();
-    let source = Counted::new(8, &mut rng);
+    let source = Source::new(8, &mut rng);
     for at in [0, 3, 20, 60, 90] {
         let card = card(1 << 30);
         let prover = prover(&card, |options| options.workers = 3);
@@ -303,7 +179,7 @@ fn a_lost_card_is_opened_again_and_goes_on() {
 #[test]
 fn a_card_that_stays_lost_ends_every_partition_with_an_error() {
     let mut rng = rng();
-    let source = Counted::new(8, &mut rng);
+    let source = Source::new(8, &mut rng);
     let card = card(1 << 30);
     let prover = prover(&card, |options| options.workers = 2);
     let key = prover.load(&source).unwrap();

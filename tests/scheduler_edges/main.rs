@@ -1,0 +1,13 @@
+//! The real scheduler where little goes as planned: short memory, lost devices, panics, cancelled
+//! and dropped work. On simulated cards that compute, where not said otherwise.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod fallback;
+mod handles;
+mod memory;
+mod odd_circuits;
+mod panics;
+mod shortage;
+mod storm;
+mod support;
+mod wipe;
