@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use blstrs::Scalar;
 use ff::Field;
@@ -20,7 +21,7 @@ use twinlock::scheduler::arena::{Arena, Lease};
 use twinlock::scheduler::plan::{Limits, MemoryPlan, best, named_shape, smallest};
 use twinlock::{Prover, ProverOptions, registry};
 use twinlock_api::{Device, Error, MemoryClass, OpenOptions};
-use twinlock_sim::{Arithmetic, Clock, SimCard, SimConfig};
+use twinlock_sim::{Arithmetic, Clock, KernelCost, Lane, SimCard, SimConfig, Span};
 
 const GIB: u64 = 1 << 30;
 const CARDS_GIB: [u64; 7] = [8, 12, 16, 24, 48, 80, 141];
@@ -150,7 +151,7 @@ fn confirm_overlap(gib: u64, plan: &MemoryPlan) {
 #[test]
 fn porep_plans_hold_on_every_card() {
     let mut moved = u64::MAX;
-    let mut period = std::time::Duration::MAX;
+    let mut period = Duration::MAX;
     for gib in CARDS_GIB {
         let (_, device) = card(gib);
         match plan_on(&*device, "porep-32gib") {
@@ -223,63 +224,117 @@ fn the_smallest_plan_is_the_limit() {
     }
 }
 
+fn rng() -> ChaCha20Rng {
+    let seed = std::env::var("TWINLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| OsRng.next_u64());
+    println!("TWINLOCK_SEED={seed}");
+    ChaCha20Rng::seed_from_u64(seed)
+}
+
+/// Two or three NTT buffers, early and late uploads, whole chunks and pieces, queries that stay.
+fn forced_variants() -> Vec<Variant> {
+    let mut all = Vec::new();
+    for ntt_buffers in [NttBuffers::Two, NttBuffers::Three] {
+        for assignment in [AssignmentUpload::Prestage, AssignmentUpload::Late] {
+            for (chunk, bases_chunk) in [(1000, 1000), (200, 30)] {
+                for resident in [QuerySet::NONE, QuerySet::NONE.with(Query::H).with(Query::A)] {
+                    for ahead in [false, true] {
+                        all.push(Variant {
+                            chunk,
+                            bases_chunk,
+                            windows: Windows::OfChunk,
+                            resident,
+                            ntt_buffers,
+                            assignment,
+                            ahead,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
 /// Whole proofs on a simulated card that computes: each layout takes the memory that its plan says,
 /// no byte is used by two streams without an order, and the proof is the same.
 #[test]
 fn proofs_take_what_was_planned_and_race_with_nothing() {
-    let seed = std::env::var("TWINLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let mut rng = rng();
     let shape = MixShape::new(9, Profile::Bits).unwrap();
     let key = generate_parameters(Mix::blank(shape), &mut rng, &|_, _| ()).unwrap();
     let assignment = Mix::random(shape, &mut rng).assignment().unwrap();
     let (r, s) = (Scalar::random(&mut rng), Scalar::random(&mut rng));
     let cpu = registry::open("cpu", &OpenOptions { threads: Some(2) }).unwrap();
     let mut proofs = Vec::new();
-    for ntt_buffers in [NttBuffers::Two, NttBuffers::Three] {
-        for upload in [AssignmentUpload::Prestage, AssignmentUpload::Late] {
-            for (chunk, bases_chunk) in [(1000, 1000), (200, 30)] {
-                for resident in [QuerySet::NONE, QuerySet::NONE.with(Query::H).with(Query::A)] {
-                    let variant = Variant {
-                        chunk,
-                        bases_chunk,
-                        windows: Windows::OfChunk,
-                        resident,
-                        ntt_buffers,
-                        assignment: upload,
-                    };
-                    let mut config = SimConfig::new("sim:0", GIB);
-                    config.arithmetic = Arithmetic::Of(cpu.clone());
-                    let card = SimCard::new(config, Clock::new());
-                    let device = card.open().unwrap();
-                    let limits = Limits::new(0);
-                    let shape = ProofShape::of(&assignment).unwrap();
-                    let plan = MemoryPlan::new(&*device, shape, variant, &limits).unwrap();
-                    let mut options = ProverOptions::default();
-                    options.variant = Some(variant);
-                    // Small slots, so that slots are used again and again.
-                    options.staging_slot_bytes = 4 << 10;
-                    options.workers = 1;
-                    let prover = Prover::with_devices(vec![device], options).unwrap();
-                    let before = card.held_bytes();
-                    let key = match resident.is_empty() {
-                        true => prover.key(&key).unwrap(),
-                        false => prover.load(&key).unwrap(),
-                    };
-                    let proved = prover.prove(&key, &assignment, r, s).unwrap();
-                    assert_eq!(proved.device, "sim:0");
-                    proofs.push(proved.proof.to_bytes());
-                    assert_eq!(card.races(), [], "{variant:?}");
-                    // Loading keeps one unit of work memory for the outcome of decoding.
-                    let status = if resident.is_empty() { 0 } else { 256 };
-                    let taken = card.held_bytes() - before;
-                    assert_eq!(taken, plan.peak_bytes() + status, "{variant:?}");
-                }
-            }
-        }
+    for variant in forced_variants() {
+        let mut config = SimConfig::new("sim:0", GIB);
+        config.arithmetic = Arithmetic::Of(cpu.clone());
+        let card = SimCard::new(config, Clock::new());
+        let device = card.open().unwrap();
+        let limits = Limits::new(0);
+        let shape = ProofShape::of(&assignment).unwrap();
+        let plan = MemoryPlan::new(&*device, shape, variant, &limits).unwrap();
+        let mut options = ProverOptions::default();
+        options.variant = Some(variant);
+        // Small slots, so that slots are used again and again.
+        options.staging_slot_bytes = 4 << 10;
+        options.workers = 1;
+        let prover = Prover::with_devices(vec![device], options).unwrap();
+        let before = card.held_bytes();
+        let key = match variant.resident.is_empty() {
+            true => prover.key(&key).unwrap(),
+            false => prover.load(&key).unwrap(),
+        };
+        let proved = prover.prove(&key, &assignment, r, s).unwrap();
+        assert_eq!(proved.device, "sim:0");
+        proofs.push(proved.proof.to_bytes());
+        assert_eq!(card.races(), [], "{variant:?}");
+        // Loading keeps one unit of work memory for the outcome of decoding.
+        let status = if variant.resident.is_empty() { 0 } else { 256 };
+        let taken = card.held_bytes() - before;
+        assert_eq!(taken, plan.peak_bytes() + status, "{variant:?}");
     }
     assert!(proofs.iter().all(|proof| proof == &proofs[0]));
+}
+
+/// What the B queries start with is sent while L and A are computed where a layout sends ahead, and
+/// after them where it does not.
+#[test]
+fn uploads_sent_ahead_run_beside_the_stage_before() {
+    let mut rng = rng();
+    let shape = MixShape::new(9, Profile::Bits).unwrap();
+    let key = generate_parameters(Mix::blank(shape), &mut rng, &|_, _| ()).unwrap();
+    let assignment = Mix::random(shape, &mut rng).assignment().unwrap();
+    let cpu = registry::open("cpu", &OpenOptions { threads: Some(2) }).unwrap();
+    let beside = |ahead| {
+        let mut config = SimConfig::new("sim:0", GIB);
+        config.arithmetic = Arithmetic::Of(cpu.clone());
+        config.kernel_cost = KernelCost::new(|_| Duration::from_millis(1));
+        let card = SimCard::new(config, Clock::new());
+        let mut options = ProverOptions::default();
+        options.variant = Some(Variant {
+            chunk: 200,
+            bases_chunk: 200,
+            windows: Windows::OfChunk,
+            resident: QuerySet::NONE,
+            ntt_buffers: NttBuffers::Three,
+            assignment: AssignmentUpload::Late,
+            ahead,
+        });
+        let prover = Prover::with_devices(vec![card.open().unwrap()], options).unwrap();
+        let key = prover.key(&key).unwrap();
+        prover.prove(&key, &assignment, Scalar::ONE, Scalar::ONE).unwrap();
+        let log = card.log();
+        let ends = |pick: &dyn Fn(&Span) -> bool| {
+            log.spans.iter().filter(|span| pick(span)).map(|span| span.end).max().unwrap()
+        };
+        let sent = |name: &str| ends(&|span| span.lane == Lane::Upload && span.view == name);
+        let summed = |name: &str| ends(&|span| span.op == "msm_reduce" && span.view == name);
+        [sent("assignment") < summed("h_windows"), sent("b_variables") < summed("l_windows")]
+    };
+    assert_eq!(beside(true), [true; 2]);
+    assert_eq!(beside(false), [false; 2]);
 }
 
 /// Limits that a caller sets are kept.
@@ -334,6 +389,7 @@ mod command {
                     let shown = &card["plan"];
                     assert_eq!(shown["peak_bytes"], plan.peak_bytes());
                     assert_eq!(shown["moved"]["total_bytes"], plan.moved.total_bytes());
+                    assert_eq!(shown["ahead"], plan.variant.ahead);
                     for (shown, stage) in
                         shown["stages"].as_array().unwrap().iter().zip(&plan.stages)
                     {
@@ -347,7 +403,8 @@ mod command {
         }
         let (code, out, _) = twinlock("plan --shape porep-32gib");
         assert_eq!(code, 0);
-        for word in ["8.0 GiB: does not fit", "stage quotient", "24.0 GiB", "reckoned ms"] {
+        for word in ["8.0 GiB: does not fit", "stage quotient", "24.0 GiB", "ahead", "reckoned ms"]
+        {
             assert!(out.contains(word), "no {word:?} in {out}");
         }
         println!("{out}");

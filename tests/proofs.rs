@@ -438,19 +438,22 @@ where
                     let bits = rng.next_u32();
                     let chosen = Query::ALL.into_iter().filter(|q| bits >> *q as u32 & 1 == 1);
                     let resident = chosen.collect();
-                    let variant = Variant {
-                        chunk,
-                        bases_chunk,
-                        windows,
-                        resident,
-                        ntt_buffers,
-                        assignment: upload,
-                    };
-                    let prover = prover(|options| options.variant = Some(variant));
-                    let key = prover.load(&file).unwrap();
-                    let proof = prover.prove(&key, &assignment, r, s).unwrap().proof;
-                    assert_eq!(proof.to_bytes()[..], expected, "{variant:?}");
-                    tried += 1;
+                    for ahead in [false, true] {
+                        let variant = Variant {
+                            chunk,
+                            bases_chunk,
+                            windows,
+                            resident,
+                            ntt_buffers,
+                            assignment: upload,
+                            ahead,
+                        };
+                        let prover = prover(|options| options.variant = Some(variant));
+                        let key = prover.load(&file).unwrap();
+                        let proof = prover.prove(&key, &assignment, r, s).unwrap().proof;
+                        assert_eq!(proof.to_bytes()[..], expected, "{variant:?}");
+                        tried += 1;
+                    }
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use twinlock_simulation::measure::{Measured, one_lock, scheduler, two_locks};
 use twinlock_simulation::model_inputs::ModelInputs;
-use twinlock_simulation::porep::{of_card, sent_ahead};
+use twinlock_simulation::porep::{not_ahead, of_card};
 use twinlock_simulation::program::Program;
 
 const PARTITIONS: u32 = 10;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Failure> {
     for inputs in ModelInputs::ALL {
         for gib in [16, 24, 48, 141] {
             let plans =
-                [("prover's", of_card(gib, &inputs)?), ("ahead", sent_ahead(gib, &inputs)?)];
+                [("prover's", of_card(gib, &inputs)?), ("not ahead", not_ahead(gib, &inputs)?)];
             for (plan, program) in plans {
                 println!("{}", row(&inputs, gib, plan, &Arc::new(program))?);
             }

@@ -16,25 +16,23 @@ const PARTITIONS: u32 = 4;
 
 fn main() {
     let gib = std::env::args().nth(1).and_then(|gib| gib.parse().ok()).unwrap_or(48);
-    let mut found: Vec<(Measured, bool, Variant)> = Vec::new();
+    let mut found: Vec<(Measured, Variant)> = Vec::new();
     for variant in variants() {
-        for ahead in [false, true] {
-            found.extend(measure(gib, variant, ahead).map(|measured| (measured, ahead, variant)));
-        }
+        found.extend(measure(gib, variant).map(|measured| (measured, variant)));
     }
     found.sort_by_key(|(measured, ..)| measured.span);
     for wanted in [true, false] {
         println!("{}", if wanted { "sent ahead" } else { "as it is" });
-        for (measured, _, variant) in found.iter().filter(|(_, ahead, _)| *ahead == wanted).take(5)
-        {
+        let those = found.iter().filter(|(_, variant)| variant.ahead == wanted);
+        for (measured, variant) in those.take(5) {
             let (span, share) = (measured.span, measured.utilisation());
             println!("  {span:?}, computes {:.1}%: {variant:?}", share * 100.0);
         }
     }
 }
 
-fn measure(gib: u64, variant: Variant, ahead: bool) -> Option<Measured> {
-    let program = of_variant(gib, variant, ahead, &ModelInputs::PEERS).ok()?;
+fn measure(gib: u64, variant: Variant) -> Option<Measured> {
+    let program = of_variant(gib, variant, &ModelInputs::PEERS).ok()?;
     let residents = program.residents().map(|(_, bytes)| bytes);
     let bytes: u64 = program.layout_bytes.iter().copied().chain(residents).sum();
     if bytes + GIB / 2 > gib * GIB {
@@ -52,14 +50,15 @@ fn variants() -> Vec<Variant> {
                 for (chunk, pieces) in [(22, 4), (23, 4), (23, 16), (24, 4), (24, 16), (26, 16)] {
                     let chunk = 1 << chunk;
                     let (bases_chunk, windows) = (chunk / pieces, Windows::OfChunk);
-                    all.push(Variant {
+                    all.extend([false, true].map(|ahead| Variant {
                         chunk,
                         bases_chunk,
                         windows,
                         resident,
                         ntt_buffers,
                         assignment,
-                    });
+                        ahead,
+                    }));
                 }
             }
         }

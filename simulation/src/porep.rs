@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use twinlock::groth16::params::Query;
 use twinlock::groth16::prover::variant::{
     AssignmentUpload, NttBuffers, QuerySet, Variant, Windows,
 };
@@ -17,7 +16,7 @@ use crate::model_inputs::ModelInputs;
 use crate::program::Program;
 use crate::protocol::ours::{CardSpec, Job, PoolWish, Scene};
 use crate::protocol::workers::Shop;
-use crate::shape::{program, send_ahead};
+use crate::shape::program;
 
 /// A GiB in bytes.
 pub const GIB: u64 = 1 << 30;
@@ -47,6 +46,7 @@ pub fn of_12_gib(inputs: &ModelInputs) -> Result<Program> {
         resident: QuerySet::NONE,
         ntt_buffers: NttBuffers::Two,
         assignment: AssignmentUpload::Prestage,
+        ahead: false,
     };
     let plan =
         on_card(16, |device, bytes| MemoryPlan::new(device, shape, variant, &Limits::new(bytes)))?;
@@ -70,45 +70,23 @@ pub fn of_card(gib: u64, inputs: &ModelInputs) -> Result<Program> {
     program(&best_plan(gib)?, inputs).map_err(|error| invalid(&error))
 }
 
-/// The program of one variant, sent ahead or not.
+/// The program of one variant.
 ///
 /// # Errors
 /// What the size queries answer.
-pub fn of_variant(
-    gib: u64,
-    variant: Variant,
-    ahead: bool,
-    inputs: &ModelInputs,
-) -> Result<Program> {
+pub fn of_variant(gib: u64, variant: Variant, inputs: &ModelInputs) -> Result<Program> {
     let shape = named_shape("porep-32gib").map_err(|error| invalid(&error))?.shape;
     let plan =
         on_card(gib, |device, bytes| MemoryPlan::new(device, shape, variant, &Limits::new(bytes)))?;
-    let made = program(&plan, inputs);
-    let made = if ahead { made.and_then(|program| send_ahead(&program)) } else { made };
-    made.map_err(|error| invalid(&error))
+    program(&plan, inputs).map_err(|error| invalid(&error))
 }
 
-/// The variant with the shortest time of those that the example `plans` tries on a card, sent ahead
-/// and for two workers; on a card that holds all queries the prover's own, sent ahead.
+/// The program of [`best_plan`] as it would be if nothing were sent ahead.
 ///
 /// # Errors
-/// What the size queries answer.
-pub fn sent_ahead(gib: u64, inputs: &ModelInputs) -> Result<Program> {
-    let variant = |lg_chunk: u32, lg_bases: u32, resident: &[Query], ntt_buffers| Variant {
-        chunk: 1 << lg_chunk,
-        bases_chunk: 1 << lg_bases,
-        windows: Windows::OfChunk,
-        resident: resident.iter().copied().collect(),
-        ntt_buffers,
-        assignment: AssignmentUpload::Late,
-    };
-    let variant = match gib {
-        ..24 => variant(23, 21, &[], NttBuffers::Three),
-        24..48 => variant(24, 20, &[Query::L], NttBuffers::Two),
-        48..80 => variant(24, 20, &[Query::L, Query::A, Query::BG1], NttBuffers::Three),
-        80.. => best_plan(gib)?.variant,
-    };
-    of_variant(gib, variant, true, inputs)
+/// As [`best_plan`].
+pub fn not_ahead(gib: u64, inputs: &ModelInputs) -> Result<Program> {
+    of_variant(gib, Variant { ahead: false, ..best_plan(gib)?.variant }, inputs)
 }
 
 /// `partitions` of one job, all there from the start, on one card of `gib` with `workers`.

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use twinlock::groth16::params::Query;
 use twinlock::groth16::prover::layout::{Buffer, Stage};
 use twinlock::groth16::prover::variant::NttBuffers;
-use twinlock::scheduler::admission::{
-    Admission, BufferNeed, Event, PoolId, PoolSpec, Profile, ResidentKey, ResidentNeed, Ticket,
-};
+use twinlock::scheduler::admission::{BufferNeed, PoolId, Profile, ResidentKey, ResidentNeed};
 use twinlock::scheduler::plan::MemoryPlan;
 use twinlock_api::MemoryClass;
-use twinlock_api::layout::ARENA_ALIGN_BYTES;
 
 use crate::model_inputs::ModelInputs;
 use crate::program::{Program, StageWork};
@@ -54,53 +51,18 @@ pub fn program(plan: &MemoryPlan, inputs: &ModelInputs) -> twinlock::Result<Prog
     })
 }
 
-/// The same work with the uploads and the first pieces of each stage sent while the stage before
-/// computes: more memory for longer, and a device that waits less.
-///
-/// # Errors
-/// `Invalid`, as [`program`].
-pub fn send_ahead(program: &Program) -> twinlock::Result<Program> {
-    let mut program = program.clone();
-    let mut buffers = program.profile.buffers().to_vec();
-    let drain = program.stages.len().saturating_sub(1);
-    for work in program.stages.iter_mut().take(drain).skip(2) {
-        work.ahead = true;
-        for index in work.uploads.iter().chain(&work.into) {
-            if let Some(need) = buffers.get_mut(*index) {
-                need.first -= 1;
-            }
-        }
+/// The stage that needs what is sent into a buffer.
+fn sent_for(buffer: &Buffer) -> Stage {
+    match buffer.name {
+        _ if buffer.first == Stage::Prestage => Stage::Prestage,
+        // Its first reader; it lives longer.
+        "assignment" => Stage::La,
+        _ => buffer.last,
     }
-    program.profile = Arc::new(Profile::new(buffers, program.profile.residents().to_vec())?);
-    (program.offsets_bytes, program.layout_bytes) = layout(&program.profile);
-    Ok(program)
-}
-
-/// Where the buffers of a profile lie that has endless memories to itself, and how much of each
-/// memory they cover.
-fn layout(profile: &Arc<Profile>) -> (Vec<u64>, Vec<u64>) {
-    let endless = PoolSpec { capacity_bytes: 1 << 50, align_bytes: ARENA_ALIGN_BYTES };
-    let without = Profile::new(profile.buffers().to_vec(), Vec::new());
-    let profile = without.map_or_else(|_| profile.clone(), Arc::new);
-    let mut alone = Admission::new(POOLS.map(|_| endless));
-    alone.step(Event::Arrive { ticket: Ticket(0), profile: profile.clone() });
-    alone.step(Event::WantCompute { ticket: Ticket(0) });
-    let mut offsets_bytes = vec![0; profile.buffers().len()];
-    let mut layout_bytes = vec![0; POOLS.len()];
-    for placed in alone.placements(Ticket(0)) {
-        if let Some(offset) = offsets_bytes.get_mut(placed.buffer) {
-            *offset = placed.offset_bytes;
-        }
-        if let Some(end) = layout_bytes.get_mut(usize::from(placed.pool.0)) {
-            let taken = placed.size_bytes.next_multiple_of(ARENA_ALIGN_BYTES);
-            *end = placed.offset_bytes.saturating_add(taken).max(*end);
-        }
-    }
-    (offsets_bytes, layout_bytes)
 }
 
 fn is_piece(buffer: &Buffer) -> bool {
-    buffer.name.starts_with("bases_")
+    buffer.name.contains("_bases_")
 }
 
 fn work(plan: &MemoryPlan, inputs: &ModelInputs, stage: Stage) -> StageWork {
@@ -110,10 +72,10 @@ fn work(plan: &MemoryPlan, inputs: &ModelInputs, stage: Stage) -> StageWork {
     };
     // The device counts the base map out by itself.
     let sent = |buffer: &Buffer| {
-        buffer.first == stage
+        sent_for(buffer) == stage
             && buffer.is_uploaded()
             && !is_piece(buffer)
-            && buffer.name != "base_map"
+            && !buffer.name.ends_with("_base_map")
     };
     let midway = stage == Stage::Quotient && plan.variant.ntt_buffers == NttBuffers::Two;
     StageWork {
@@ -122,8 +84,8 @@ fn work(plan: &MemoryPlan, inputs: &ModelInputs, stage: Stage) -> StageWork {
         kernels: inputs.kernels(stage),
         midway: midway.then(|| find(&|buffer| buffer.name == "b").first().copied()).flatten(),
         pieces: pieces(plan, stage),
-        into: find(&|buffer| is_piece(buffer) && buffer.lives_in(stage)),
-        ahead: false,
+        into: find(&|buffer| is_piece(buffer) && sent_for(buffer) == stage),
+        ahead: plan.variant.ahead && matches!(stage, Stage::H | Stage::La | Stage::B),
         download: (stage == Stage::Drain)
             .then(|| find(&|buffer| buffer.name.ends_with("_windows")).first().copied())
             .flatten(),
@@ -155,31 +117,39 @@ fn pieces(plan: &MemoryPlan, stage: Stage) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use twinlock::groth16::prover::variant::Variant;
+
     use super::*;
-    use crate::porep::{best_plan, of_card};
+    use crate::porep::{best_plan, of_variant};
 
     /// What a program sends is what its plan says, and every piece fits its buffer.
     #[test]
     fn programs_send_what_their_plans_count() {
         for gib in [12, 16, 24, 48, 80, 141] {
-            let plan = best_plan(gib).unwrap();
-            let plain = of_card(gib, &ModelInputs::PEERS).unwrap();
-            let ahead = send_ahead(&plain).unwrap();
+            let best = best_plan(gib).unwrap();
+            let of = |ahead| {
+                let variant = Variant { ahead, ..best.variant };
+                of_variant(gib, variant, &ModelInputs::PEERS).unwrap()
+            };
+            let [plain, ahead] = [of(false), of(true)];
             for program in [&plain, &ahead] {
                 let sent = |stage| program.sent_bytes(stage);
                 let pieces = program.stages.iter().flat_map(|work| &work.pieces);
-                assert_eq!(pieces.sum::<u64>(), plan.moved.bases_bytes, "{gib} GiB");
+                assert_eq!(pieces.sum::<u64>(), best.moved.bases_bytes, "{gib} GiB");
                 let all: u64 = (0..program.stages.len()).map(sent).sum();
-                assert_eq!(sent(0), plan.moved.prestage_bytes, "{gib} GiB");
-                assert_eq!(all, plan.moved.total_bytes(), "{gib} GiB");
+                assert_eq!(sent(0), best.moved.prestage_bytes, "{gib} GiB");
+                assert_eq!(all, best.moved.total_bytes(), "{gib} GiB");
                 for work in &program.stages {
                     let room = work.into.iter().filter_map(|at| program.buffer_bytes(*at)).min();
                     assert!(work.pieces.iter().all(|piece| Some(*piece) <= room), "{gib} GiB");
                 }
             }
             assert_eq!(plain.kernels(), std::time::Duration::from_millis(1_680));
-            let layouts = plain.layout_bytes.iter().zip(&ahead.layout_bytes);
-            assert!(layouts.clone().all(|(plain, ahead)| plain <= ahead), "{gib} GiB");
+            let sent_ahead = |program: &Program| -> u64 {
+                (0..program.stages.len()).map(|stage| program.ahead_bytes(stage)).sum()
+            };
+            assert_eq!(sent_ahead(&plain), 0, "{gib} GiB");
+            assert!(sent_ahead(&ahead) > 0, "{gib} GiB");
         }
     }
 }

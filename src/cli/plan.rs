@@ -76,6 +76,7 @@ struct Plan {
     resident_bytes: u64,
     ntt_buffers: u32,
     assignment: &'static str,
+    ahead: bool,
     chunk: usize,
     bases_chunk: usize,
     stages: Vec<Stage>,
@@ -148,6 +149,8 @@ fn notes(shape: &NamedShape) -> Vec<String> {
          largest stages",
         "overlap: partitions on the card at once, one computing and the others staged, from which \
          of its stages on, and their peak",
+        "ahead: what a stage starts with (index maps, first pieces of streamed queries) is sent \
+         while the stage before it computes",
         "moved: a, b and c count as if they filled the domain",
         "reckoned: from one proof's end to the next one's, at rates measured on an H200 for \
          PoRep; it serves to choose, not to promise",
@@ -180,6 +183,7 @@ fn entry(plan: &MemoryPlan) -> Plan {
             AssignmentUpload::Prestage => "early",
             AssignmentUpload::Late => "late",
         },
+        ahead: plan.variant.ahead,
         chunk: plan.variant.chunk,
         bases_chunk: plan.variant.bases_chunk,
         stages: (plan.stages.iter())
@@ -228,7 +232,7 @@ fn text(document: &Document) -> String {
         }
     }
     text += &refusals;
-    text += &table(&rows, 5);
+    text += &table(&rows, 6);
     text.push('\n');
     for note in &document.notes {
         text += &format!("{note}\n");
@@ -237,8 +241,9 @@ fn text(document: &Document) -> String {
 }
 
 fn heading(plan: &Plan) -> Vec<String> {
-    let mut heading =
-        ["card", "resident", "ntt buffers", "assignment", "overlap"].map(str::to_owned).to_vec();
+    let mut heading = ["card", "resident", "ntt buffers", "assignment", "ahead", "overlap"]
+        .map(str::to_owned)
+        .to_vec();
     heading.extend(plan.stages.iter().map(|stage| stage.stage.to_owned()));
     heading.extend(["residents", "peak", "moved", "slots", "reckoned ms"].map(str::to_owned));
     heading
@@ -256,8 +261,11 @@ fn row(memory: String, plan: &Plan) -> Vec<String> {
             format!("{partitions} from {from}: {}", size_text(*peak_bytes))
         }
     };
+    let ahead = if plan.ahead { "yes" } else { "no" };
     let mut row =
-        vec![memory, resident, plan.ntt_buffers.to_string(), plan.assignment.to_owned(), overlap];
+        [&memory, &resident, &plan.ntt_buffers.to_string(), plan.assignment, ahead, &overlap]
+            .map(str::to_owned)
+            .to_vec();
     row.extend(plan.stages.iter().map(|stage| size_text(stage.work_bytes + stage.bases_bytes)));
     row.extend([
         size_text(plan.resident_bytes),

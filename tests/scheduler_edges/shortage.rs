@@ -82,6 +82,7 @@ fn fixed() -> Variant {
         resident: QuerySet::NONE,
         ntt_buffers: NttBuffers::Three,
         assignment: AssignmentUpload::Prestage,
+        ahead: false,
     }
 }
 

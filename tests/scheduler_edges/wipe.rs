@@ -107,7 +107,7 @@ impl Watched {
         if !fails {
             return Ok(());
         }
-        let (name, reason) = ("any".into(), "by a test".into());
+        let (name, reason) = ("any", "by a test".into());
         Err(DeviceError::KernelFailed { name, reason })
     }
 }

@@ -9,7 +9,6 @@ use twinlock::scheduler::admission::{BufferNeed, PoolId, Profile, ResidentKey, R
 
 use super::UNIT;
 use crate::program::{Program, StageWork};
-use crate::shape::send_ahead;
 
 const WORK: PoolId = PoolId(0);
 const BASES: PoolId = PoolId(1);
@@ -133,12 +132,15 @@ impl Draft {
     pub fn plan(&self, divisor: u64) -> Option<Arc<Program>> {
         let shrink = |bytes: u64| (bytes / divisor / 4).max(1) * 4;
         let buffers = self.buffers.iter();
-        let buffers = buffers
+        let mut buffers = buffers
             .map(|need| BufferNeed { size_bytes: shrink(need.size_bytes), ..*need })
             .collect::<Vec<_>>();
         let mut stages = self.stages.clone();
         for piece in stages.iter_mut().flat_map(|work| &mut work.pieces) {
             *piece = shrink(*piece);
+        }
+        if self.ahead {
+            send_ahead(&mut stages, &mut buffers);
         }
         let [synthesis, beside, check] = self.host;
         let program = Program {
@@ -150,7 +152,6 @@ impl Draft {
             beside,
             check,
         };
-        let program = if self.ahead { send_ahead(&program).ok()? } else { program };
         Some(Arc::new(program))
     }
 
@@ -170,6 +171,20 @@ impl Draft {
             stages: vec![prestage, work("one", 10), work("drain", 0)],
             host: [Duration::ZERO; 3],
             ahead: false,
+        }
+    }
+}
+
+/// Sends the uploads and the first pieces of each stage while the stage before computes, as the
+/// prover does by plans that say so: from then on their buffers have a place.
+fn send_ahead(stages: &mut [StageWork], buffers: &mut [BufferNeed]) {
+    let drain = stages.len().saturating_sub(1);
+    for work in stages.iter_mut().take(drain).skip(2) {
+        work.ahead = true;
+        for index in work.uploads.iter().chain(&work.into) {
+            if let Some(need) = buffers.get_mut(*index) {
+                need.first -= 1;
+            }
         }
     }
 }

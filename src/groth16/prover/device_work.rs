@@ -152,6 +152,7 @@ fn upload(
 }
 
 /// Enqueues each stage while the one before it runs, and gives back what the host has seen end.
+/// Then, while the stage runs, sends ahead what the next one needs, into memory of those that ended.
 fn run_stages(
     seat: &Seat<'_>,
     partition: &mut Partition<'_>,
@@ -172,26 +173,25 @@ fn run_stages(
     partition.run(Stage::Prestage, staging, &mut guard.device_wait())?;
     seat.post(Event::StageEnded { ticket, stage: Stage::Prestage as u8 });
     let mut running: Option<(Stage, Mark)> = None;
-    let mut outcome = Ok(());
-    for stage in [Stage::Quotient, Stage::H, Stage::La, Stage::B] {
+    let mut stages = [Stage::Quotient, Stage::H, Stage::La, Stage::B].into_iter().peekable();
+    while let Some(stage) = stages.next() {
         if seat.halted().is_some() {
             break;
         }
         let next =
             partition.run(stage, staging, &mut guard.device_wait()).and_then(|()| partition.mark());
         if let Some(before) = running.take() {
-            outcome = end(partition, before, guard);
+            end(partition, before, guard)?;
         }
-        match (outcome, next) {
-            (Ok(()), Ok(mark)) => running = Some((stage, mark)),
-            (Ok(()), Err(error)) | (Err(error), _) => return Err(error),
-        }
-        outcome = Ok(());
+        running = Some((stage, next?));
         seat.tell(Life::StageStarted(stage.name()));
+        if let Some(following) = stages.peek() {
+            partition.send_ahead(*following, staging, &mut guard.device_wait())?;
+        }
     }
     match running {
         Some(last) => end(partition, last, guard),
-        None => outcome,
+        None => Ok(()),
     }
 }
 

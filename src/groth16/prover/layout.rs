@@ -44,6 +44,17 @@ impl Stage {
             Self::Drain => "drain",
         }
     }
+
+    /// The stage beside which this one's uploads run when they are sent ahead.
+    fn sent_beside(self) -> Self {
+        match self {
+            Self::Prestage => Self::Prestage,
+            Self::Quotient | Self::H => Self::Quotient,
+            Self::La => Self::H,
+            Self::B => Self::La,
+            Self::Drain => Self::B,
+        }
+    }
 }
 
 /// A buffer and the stages it lives in, both ends included.
@@ -97,6 +108,10 @@ pub(crate) struct MsmGroup {
     /// Streamed points that are on the device at once, in each of two buffers.
     pub bases_chunk: usize,
     pub digits: DigitsLayout,
+    /// Two buffers for streamed points, filled in turn.
+    pub bases: [&'static str; 2],
+    /// 0, 1, 2, ...: base i for scalar i, where a plan's bases come in several pieces.
+    pub base_map: &'static str,
     /// The queries, their MSM layouts and the names of their buffers.
     pub queries: Vec<MsmQuery>,
 }
@@ -150,9 +165,6 @@ pub(super) const C: &str = "c";
 pub(super) const NTT_WORKSPACE: &str = "ntt_workspace";
 pub(super) const PLAN: &str = "digit_plan";
 pub(super) const MSM_WORKSPACE: &str = "msm_workspace";
-pub(super) const BASES: [&str; 2] = ["bases_0", "bases_1"];
-/// 0, 1, 2, ...: base i for scalar i, where a plan's bases come in several pieces.
-pub(super) const BASE_MAP: &str = "base_map";
 pub(super) const A_INDICES: &str = "a_indices";
 pub(super) const B_VARIABLES: &str = "b_variables";
 pub(super) const B_SCALARS: &str = "b_scalars";
@@ -165,15 +177,7 @@ impl ProofLayout {
     pub fn new(device: &dyn Device, shape: ProofShape, variant: Variant) -> Result<Self> {
         use MemoryClass::{Resident, Work};
         let ntt = device.ntt_layout(shape.lg_domain)?;
-        let groups = [
-            (Stage::H, shape.query_len(Query::H), &[Query::H][..]),
-            (Stage::La, shape.variables(), &[Query::L, Query::A][..]),
-            (Stage::B, shape.b, &[Query::BG1, Query::BG2][..]),
-        ]
-        .into_iter()
-        .filter(|(_, len, _)| *len > 0)
-        .map(|(stage, len, queries)| msm_group(device, stage, len, queries, variant))
-        .collect::<Result<Vec<_>>>()?;
+        let groups = Self::groups(device, shape, variant)?;
 
         let mut buffers = Vec::new();
         let mut add = |name, class, size_bytes: u64, first, last| {
@@ -183,9 +187,11 @@ impl ProofLayout {
         };
         let fr = |len: usize| len as u64 * FR_BYTES;
         let index = |len: usize| len as u64 * INDEX_BYTES;
+        // From when on a stage's uploads have a place.
+        let sent = |stage: Stage| if variant.ahead { stage.sent_beside() } else { stage };
         let uploaded = match variant.assignment {
             AssignmentUpload::Prestage => Stage::Prestage,
-            AssignmentUpload::Late => Stage::La,
+            AssignmentUpload::Late => sent(Stage::La),
         };
         add(ASSIGNMENT, Work, fr(shape.variables()), uploaded, Stage::B);
         add(A, Work, fr(shape.domain()), Stage::Prestage, Stage::H);
@@ -197,9 +203,9 @@ impl ProofLayout {
         let ntt_bytes = ntt.workspace_bytes.max(ARENA_ALIGN_BYTES);
         add(NTT_WORKSPACE, Work, ntt_bytes, Stage::Quotient, Stage::Quotient);
         if !shape.a_is_dense() {
-            add(A_INDICES, Resident, index(shape.variables()), Stage::La, Stage::La);
+            add(A_INDICES, Resident, index(shape.variables()), sent(Stage::La), Stage::La);
         }
-        add(B_VARIABLES, Resident, index(shape.b), Stage::B, Stage::B);
+        add(B_VARIABLES, Resident, index(shape.b), sent(Stage::B), Stage::B);
         add(B_SCALARS, Work, fr(shape.b), Stage::B, Stage::B);
         let mut statuses = 0;
         for group in &groups {
@@ -218,14 +224,15 @@ impl ProofLayout {
             }
             let point_bytes = group.streamed().map(|query| query.layout.group.affine_bytes()).max();
             if let Some(point_bytes) = point_bytes {
-                for name in BASES {
-                    add(name, Resident, group.bases_chunk as u64 * point_bytes, stage, stage);
+                let size_bytes = group.bases_chunk as u64 * point_bytes;
+                for name in group.bases {
+                    add(name, Resident, size_bytes, sent(stage), stage);
                 }
                 let pieces = group.chunk.div_ceil(group.bases_chunk);
                 statuses += group.chunks().count() * pieces * group.streamed().count();
             }
             if group.has_base_map(&shape) {
-                add(BASE_MAP, Resident, index(group.chunk), stage, stage);
+                add(group.base_map, Resident, index(group.chunk), sent(stage), stage);
             }
         }
         add(STATUS, Work, index(statuses), Stage::Prestage, Stage::Drain);
@@ -239,6 +246,26 @@ impl ProofLayout {
             }
         }
         Ok(Self { shape, variant, ntt, groups, buffers, peaks })
+    }
+
+    /// The MSMs of a proof, of which there is one at least.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn groups(
+        device: &dyn Device,
+        shape: ProofShape,
+        variant: Variant,
+    ) -> Result<Vec<MsmGroup>> {
+        [
+            (Stage::H, shape.query_len(Query::H), &[Query::H][..]),
+            (Stage::La, shape.variables(), &[Query::L, Query::A][..]),
+            (Stage::B, shape.b, &[Query::BG1, Query::BG2][..]),
+        ]
+        .into_iter()
+        .filter(|(_, len, _)| *len > 0)
+        .map(|(stage, len, queries)| msm_group(device, stage, len, queries, variant))
+        .collect()
     }
 
     /// Bytes of `class` in which every buffer finds its place. Holes can make it a little more than
@@ -291,5 +318,11 @@ fn msm_group(
         })
         .collect::<Result<_>>()?;
     let digits = device.digits_layout(shape)?;
-    Ok(MsmGroup { stage, len, chunk, bases_chunk, digits, queries })
+    // Buffers of two stages meet when they are filled ahead, so each stage has its own names.
+    let (bases, base_map) = match stage {
+        Stage::La => (["la_bases_0", "la_bases_1"], "la_base_map"),
+        Stage::B => (["b_bases_0", "b_bases_1"], "b_base_map"),
+        _ => (["h_bases_0", "h_bases_1"], "h_base_map"),
+    };
+    Ok(MsmGroup { stage, len, chunk, bases_chunk, digits, bases, base_map, queries })
 }

@@ -158,6 +158,7 @@ pub(super) fn fitting_layout(
         resident,
         ntt_buffers: NttBuffers::Three,
         assignment: AssignmentUpload::Prestage,
+        ahead: false,
     };
     let kept: u64 = resident.iter().map(|query| query_bytes(&shape, query)).sum();
     let layout = ProofLayout::new(device, shape, usual)?;

@@ -95,6 +95,9 @@ pub struct Variant {
     pub ntt_buffers: NttBuffers,
     /// When the assignment goes up.
     pub assignment: AssignmentUpload,
+    /// Whether what a stage waits for (index maps, a late assignment, its first streamed points) is
+    /// sent while the stage before computes: more memory for longer, and a device that waits less.
+    pub ahead: bool,
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ impl StageBytes {
 pub struct MovedBytes {
     /// Before the partition computes.
     pub prestage_bytes: u64,
-    /// While it computes and waits for them: c or the assignment if they go late, index maps.
+    /// While it computes, and waits for them unless they are sent ahead: c or the assignment if they
+    /// go late, index maps.
     pub late_bytes: u64,
     /// Points of streamed queries, behind which the device computes.
     pub bases_bytes: u64,
@@ -128,7 +129,8 @@ impl MemoryPlan {
         let moved = moved_bytes(&shape, &variant);
         let room = limits.budget_bytes.saturating_sub(resident_bytes);
         let overlap = Overlap::find(&layout.buffers, room);
-        let period = rates.period(layout, &moved, overlap.as_ref().map(|overlap| overlap.from));
+        let from = overlap.as_ref().map(|overlap| overlap.from);
+        let period = rates.period(&shape, &variant, &layout.groups, from);
         let uploaded = layout.buffers.iter().filter(|buffer| buffer.is_uploaded());
         let uploaded = uploaded.map(|buffer| buffer.size_bytes);
         let largest = uploaded.chain(residents.iter().map(|(_, bytes)| *bytes));

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use twinlock_api::Group;
+use twinlock_api::layout::{FR_BYTES, INDEX_BYTES};
 
-use super::MovedBytes;
+use super::moved_bytes;
 use crate::groth16::params::Query;
-use crate::groth16::prover::layout::{MsmGroup, ProofLayout, Stage};
+use crate::groth16::prover::layout::{MsmGroup, Stage};
+use crate::groth16::prover::shape::ProofShape;
+use crate::groth16::prover::variant::{AssignmentUpload, NttBuffers, Variant};
 
 /// Rates of a device and its link, from which a plan's time is reckoned.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,37 +42,105 @@ impl Default for Rates {
     }
 }
 
+/// What one stage computes and sends.
+struct StageLoad {
+    stage: Stage,
+    /// Seconds of its arithmetic.
+    arithmetic: f64,
+    /// Seconds on the link for all that it reads.
+    sent: f64,
+    /// Those for what its arithmetic starts with: maps, a late assignment, the first piece.
+    first: f64,
+    /// Those for what goes up during the stage before, where uploads are sent ahead: one piece more.
+    ahead: f64,
+    /// Seconds of arithmetic behind the last piece's upload.
+    last: f64,
+}
+
 impl Rates {
     /// Time from one partition's end to the next one's, whose prestage may run beside this one from
-    /// a stage on; no later stage gives less.
+    /// a stage on; no later stage gives less. A stage takes what its arithmetic or its link takes,
+    /// whichever is longer. It waits for what its arithmetic starts with, unless that is sent ahead:
+    /// then the stage before has that on its link.
     pub(super) fn period(
         &self,
-        layout: &ProofLayout,
-        moved: &MovedBytes,
+        shape: &ProofShape,
+        variant: &Variant,
+        groups: &[MsmGroup],
         overlap_from: Option<Stage>,
     ) -> Duration {
-        let copy = |bytes: u64| bytes as f64 / self.upload_bytes;
-        let lg = f64::from(layout.shape.lg_domain);
-        let mut computed = 7.0 * lg * layout.shape.domain() as f64 / 2.0 / self.butterflies;
+        let moved = moved_bytes(shape, variant);
+        let beside = |stage: Stage| overlap_from.is_some_and(|from| stage >= from);
+        let mut loads = vec![self.quotient(shape, variant)];
+        loads.extend(groups.iter().map(|group| self.stage(shape, variant, group)));
+        let mut seconds = 0.0;
         // What the link has to spare while stages run that the next prestage may run beside.
         let mut spare = 0.0;
-        let beside = |stage: Stage| overlap_from.is_some_and(|from| stage >= from);
-        if beside(Stage::Quotient) {
-            spare += computed;
-        }
-        for group in &layout.groups {
-            let streamed: u64 = (group.queries.iter())
-                .filter(|query| query.streamed)
-                .map(|query| layout.shape.query_len(query.query) * query.query.point_bytes())
-                .sum::<usize>() as u64;
-            let arithmetic = self.msms(group);
-            computed += arithmetic.max(copy(streamed));
-            if beside(group.stage) {
-                spare += (arithmetic - copy(streamed)).max(0.0);
+        for (at, load) in loads.iter().enumerate() {
+            let (waits, rest, next) = match variant.ahead {
+                true if load.stage == Stage::Quotient => (load.first, 0.0, ahead_of(&loads, at)),
+                true => (0.0, load.sent - load.ahead, ahead_of(&loads, at)),
+                false => (load.first, load.sent - load.first, 0.0),
+            };
+            let behind = if rest > 0.0 { rest + load.last } else { 0.0 };
+            let runs = load.arithmetic.max(behind).max(rest + next);
+            seconds += waits + runs;
+            if beside(load.stage) {
+                spare += runs - rest - next;
             }
         }
-        let exposed = copy(moved.late_bytes) + (copy(moved.prestage_bytes) - spare).max(0.0);
-        Duration::try_from_secs_f64(computed + exposed).unwrap_or(Duration::MAX)
+        seconds += (self.copy(moved.prestage_bytes) - spare).max(0.0);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    fn copy(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.upload_bytes
+    }
+
+    /// Seven NTTs; with two vectors c comes between them, while the device waits.
+    fn quotient(&self, shape: &ProofShape, variant: &Variant) -> StageLoad {
+        let lg = f64::from(shape.lg_domain);
+        let midway = match variant.ntt_buffers {
+            NttBuffers::Two => self.copy(shape.domain() as u64 * FR_BYTES),
+            NttBuffers::Three => 0.0,
+        };
+        StageLoad {
+            stage: Stage::Quotient,
+            arithmetic: 7.0 * lg * shape.domain() as f64 / 2.0 / self.butterflies,
+            sent: midway,
+            first: midway,
+            ahead: 0.0,
+            last: 0.0,
+        }
+    }
+
+    fn stage(&self, shape: &ProofShape, variant: &Variant, group: &MsmGroup) -> StageLoad {
+        let maps = match group.stage {
+            Stage::La => {
+                let late = variant.assignment == AssignmentUpload::Late;
+                let assignment = if late { shape.variables() as u64 * FR_BYTES } else { 0 };
+                let indices = if shape.a_is_dense() { 0 } else { shape.variables() as u64 };
+                assignment + indices * INDEX_BYTES
+            }
+            Stage::B => shape.b as u64 * INDEX_BYTES,
+            _ => 0,
+        };
+        let streamed = || group.queries.iter().filter(|query| query.streamed);
+        let bytes: u64 = streamed()
+            .map(|query| (shape.query_len(query.query) * query.query.point_bytes()) as u64)
+            .sum();
+        let most = streamed().map(|query| query.query.point_bytes()).max().unwrap_or(0);
+        let piece = ((group.bases_chunk * most) as u64).min(bytes);
+        let arithmetic = self.msms(group);
+        let pieces = if piece == 0 { 1 } else { bytes.div_ceil(piece) };
+        StageLoad {
+            stage: group.stage,
+            arithmetic,
+            sent: self.copy(maps + bytes),
+            first: self.copy(maps + piece),
+            ahead: self.copy(maps + (2 * piece).min(bytes)),
+            last: arithmetic / pieces as f64,
+        }
     }
 
     fn msms(&self, group: &MsmGroup) -> f64 {
@@ -98,4 +169,9 @@ impl Rates {
         }
         seconds
     }
+}
+
+/// Seconds on the link for what goes up ahead for the stage after the one at `at`.
+fn ahead_of(loads: &[StageLoad], at: usize) -> f64 {
+    loads.get(at + 1).map_or(0.0, |next| next.ahead)
 }

@@ -2,7 +2,7 @@
 
 use twinlock_api::{Device, Error, MemoryClass, Result};
 
-use super::{MemoryPlan, Rates, StageBytes, moved_bytes, present, query_bytes};
+use super::{MemoryPlan, Rates, StageBytes, present, query_bytes};
 use crate::groth16::prover::layout::{Buffer, ProofLayout, Stage};
 use crate::groth16::prover::shape::ProofShape;
 use crate::groth16::prover::variant::{AssignmentUpload, NttBuffers, QuerySet, Variant, Windows};
@@ -66,14 +66,19 @@ pub fn best(device: &dyn Device, shape: ProofShape, limits: &Limits) -> Result<M
         };
         let Some(room) = limits.budget_bytes.checked_sub(kept) else { continue };
         for variant in variants(&shape, resident, limits) {
-            let Some(layout) = layout_of(device, shape, variant)? else { continue };
-            if !fits(device, &layout, room) {
+            // Where buffers lie and where the next partition can be staged takes long to find; first
+            // with the best answer.
+            let Some(groups) = possible(ProofLayout::groups(device, shape, variant))? else {
+                continue;
+            };
+            let at_best = limits.rates.period(&shape, &variant, &groups, Some(Stage::Quotient));
+            if best.as_ref().is_some_and(|best| at_best > best.period) {
                 continue;
             }
-            // Where the next partition can be staged takes long to find; first with the best answer.
-            let moved = moved_bytes(&shape, &variant);
-            let at_best = limits.rates.period(&layout, &moved, Some(Stage::Quotient));
-            if best.as_ref().is_some_and(|best| at_best > best.period) {
+            let Some(layout) = possible(ProofLayout::new(device, shape, variant))? else {
+                continue;
+            };
+            if !fits(device, &layout, room) {
                 continue;
             }
             let plan = MemoryPlan::of_layout(&layout, limits);
@@ -144,14 +149,15 @@ fn variants(shape: &ProofShape, resident: QuerySet, limits: &Limits) -> Vec<Vari
             for divisor in divisors {
                 for ntt_buffers in [NttBuffers::Three, NttBuffers::Two] {
                     for assignment in [AssignmentUpload::Prestage, AssignmentUpload::Late] {
-                        all.push(Variant {
+                        all.extend([false, true].map(|ahead| Variant {
                             chunk,
                             bases_chunk: chunk.div_ceil(*divisor),
                             windows: *windows,
                             resident,
                             ntt_buffers,
                             assignment,
-                        });
+                            ahead,
+                        }));
                     }
                 }
             }
@@ -161,13 +167,9 @@ fn variants(shape: &ProofShape, resident: QuerySet, limits: &Limits) -> Vec<Vari
 }
 
 /// `None` for what the device can never do.
-fn layout_of(
-    device: &dyn Device,
-    shape: ProofShape,
-    variant: Variant,
-) -> Result<Option<ProofLayout>> {
-    match ProofLayout::new(device, shape, variant) {
-        Ok(layout) => Ok(Some(layout)),
+fn possible<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
         Err(Error::ExceedsLimit { .. }) => Ok(None),
         Err(error) => Err(error),
     }

@@ -2,6 +2,7 @@
 
 mod msms;
 mod prestage;
+mod stream;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use twinlock_api::layout::INDEX_BYTES;
 use twinlock_api::op::{Direction, Fill, Ntt, Order, Vector};
 use twinlock_api::{Error as DeviceError, Event, FrView, MemoryClass, Op, View};
 
+use self::stream::Sent;
 use super::assemble::{MsmSums, combine_windows};
 use super::bases::{ResidentQueries, check_status};
 use super::lane::Lane;
@@ -112,9 +114,8 @@ pub(super) struct Partition<'a> {
     done: bool,
     /// Where each word of [`layout::STATUS`] belongs: a query and its first base.
     statuses: Vec<(Query, usize)>,
-    /// Behind the last reader of each of [`layout::BASES`].
-    last_use: [Option<Event>; 2],
-    turn: usize,
+    /// What of the stage that comes next, or runs, was sent.
+    sent: Sent,
     /// What of the prestage is uploaded.
     staged: Vec<&'static str>,
     /// Queries on the device, those that the layout does not stream.
@@ -133,8 +134,7 @@ impl<'a> Partition<'a> {
             unfinished: Stage::Prestage,
             done: false,
             statuses: Vec::new(),
-            last_use: [None, None],
-            turn: 0,
+            sent: Sent::default(),
             staged: Vec::new(),
             resident: ResidentQueries::default(),
         }
@@ -168,7 +168,7 @@ impl<'a> Partition<'a> {
     }
 
     /// Enqueues one stage, or does it, if it is [`Stage::Prestage`]. Stages come in the order of
-    /// [`Stage::ALL`]; the last is [`Self::drain`].
+    /// [`Stage::ALL`], each after its [`Self::send_ahead`]; the last is [`Self::drain`].
     pub fn run(
         &mut self,
         stage: Stage,
@@ -196,12 +196,16 @@ impl<'a> Partition<'a> {
     }
 
     /// Zeroes what may hold secrets; the bytes' next user comes later in the same stream. Resident
-    /// memory is written by the copy stream, so that has to wait for the readers.
+    /// memory is written by the copy stream, so that has to wait for the readers. Not where uploads
+    /// are sent ahead, for it would hold them up until this stage has run: those of a stage have a
+    /// place from the stage before on, in bytes whose last user the host saw end before it sent
+    /// them (see [`Self::send_ahead`]).
     fn release(&self, at: usize, buffer: &Buffer) -> StageResult {
         match buffer.class {
             MemoryClass::Work => {
                 self.lane.run(Op::Fill(Fill::zero(self.memory.view(at, buffer)?)))?;
             }
+            MemoryClass::Resident if self.layout.variant.ahead => {}
             MemoryClass::Resident => self.copy_after_compute()?,
         }
         Ok(())

@@ -1,4 +1,5 @@
 //! A driver that has less than it said, a minute later: without the minute.
+#![allow(clippy::print_stdout, reason = "the seed of a failed run")]
 
 use blstrs::Scalar;
 use ff::Field;
@@ -21,9 +22,7 @@ fn short_of(bytes: u64) -> (Arc<SimCard>, Prover) {
     let cpu = registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap();
     config.arithmetic = Arithmetic::Of(cpu);
     let card = SimCard::new(config, Clock::new());
-    let mut options = ProverOptions::default();
-    options.device = "sim:0".into();
-    options.workers = 2;
+    let options = ProverOptions { device: "sim:0".into(), workers: 2, ..ProverOptions::default() };
     let prover = Prover::with_devices(vec![card.open().unwrap()], options).unwrap();
     card.inject(Fault::OtherProcess { from: Duration::ZERO, until: RETURN, bytes });
     (card, prover)
