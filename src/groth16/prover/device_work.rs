@@ -229,7 +229,7 @@ fn admit(
     // What the driver had not, and the bytes of the plan that it was for.
     let mut short: Option<(DeviceError, u64)> = None;
     loop {
-        let budget = open.budget_bytes();
+        let budget = open.budget_bytes(stays.is_some());
         let fitting = fitting_layout(&*open.device, shape, stays.is_some(), most, budget, options);
         let layout = match (fitting, short.take()) {
             (Ok(layout), before) => {
