@@ -99,9 +99,11 @@ impl Watched {
     }
 
     fn count(&self, stream: Stream) -> Result<()> {
-        let wipes = self.wipes.lock().unwrap().contains(&stream);
-        let fails = Some(self.ops.fetch_add(1, Ordering::SeqCst)) == self.fails_at
-            || wipes && self.wipe_fails.swap(false, Ordering::SeqCst);
+        // At most once in a wipe: what fails twice there is given up.
+        let fails = match self.wipes.lock().unwrap().contains(&stream) {
+            true => self.wipe_fails.swap(false, Ordering::SeqCst),
+            false => Some(self.ops.fetch_add(1, Ordering::SeqCst)) == self.fails_at,
+        };
         if !fails {
             return Ok(());
         }

@@ -21,7 +21,7 @@ use crate::scheduler::core::Event;
 use crate::scheduler::events::Life;
 use crate::scheduler::locks::{ComputeGuard, LockToken};
 use crate::scheduler::plan::parameters_shape;
-use crate::scheduler::runtime::{Duty, Seat, Turn};
+use crate::scheduler::runtime::{Duty, Memories, Seat, Turn};
 use crate::scheduler::staging::StagingRing;
 
 /// The device that a worker is at.
@@ -229,7 +229,7 @@ fn admit(
     // What the driver had not, and the bytes of the plan that it was for.
     let mut short: Option<(DeviceError, u64)> = None;
     loop {
-        let budget = open.budget_bytes();
+        let budget = open.budget_bytes(stays.is_some());
         let fitting = fitting_layout(&*open.device, shape, stays.is_some(), most, budget, options);
         let layout = match (fitting, short.take()) {
             (Ok(layout), before) => {
@@ -250,7 +250,9 @@ fn admit(
         let crowd = if stays.is_some() { usize::MAX } else { seat.crowd(token) };
         let partitions = crowd.min(options.workers);
         if open.wanted_sizes(&plan, partitions) != open.sizes() {
-            seat.await_memories(token)?;
+            if seat.await_memories(token)? == Memories::LookAgain {
+                continue;
+            }
             // Another may have made them meanwhile.
             let wanted = open.wanted_sizes(&plan, partitions);
             let made = match wanted == open.sizes() {

@@ -158,7 +158,8 @@ pub(super) fn fitting_layout(
         resident,
         ntt_buffers: NttBuffers::Three,
         assignment: AssignmentUpload::Prestage,
-        ahead: false,
+        // Takes memory for two stages of bases where they are streamed, and for index maps where not.
+        ahead: stays,
     };
     let kept: u64 = resident.iter().map(|query| query_bytes(&shape, query)).sum();
     let layout = ProofLayout::new(device, shape, usual)?;

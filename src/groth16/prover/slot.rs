@@ -23,6 +23,7 @@ use crate::{Error, Result};
 
 /// Window sums and status words of one proof are some tens of KiB.
 const READBACK_BYTES: u64 = 256 << 10;
+const DECODE_STATUS: &str = "decode_status";
 /// For so long nobody asks a driver again for what it did not have.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(60);
 
@@ -185,9 +186,12 @@ impl OpenDevice {
 
     /// Bytes that the memories may take together; less for a while when the driver had not what
     /// was asked for.
-    pub fn budget_bytes(&self) -> u64 {
-        // One unit is for the outcome of decoding.
-        let budget = self.arena.budget_bytes().saturating_sub(ARENA_ALIGN_BYTES);
+    /// `stays` tells whether queries are to stay.
+    pub fn budget_bytes(&self, stays: bool) -> u64 {
+        // One unit is for the outcome of decoding them.
+        let decodes = stays || self.arena.usage().by_name.contains_key(DECODE_STATUS);
+        let status_bytes = if decodes { ARENA_ALIGN_BYTES } else { 0 };
+        let budget = self.arena.budget_bytes().saturating_sub(status_bytes);
         let mut refused = lock(&self.refused);
         let Some(refusal) = refused.as_mut() else { return budget };
         if refusal.at.elapsed() >= REFUSAL_HOLDS {
@@ -212,7 +216,7 @@ impl OpenDevice {
     /// least what there is, unless the budget asks for that to go.
     pub fn wanted_sizes(&self, plan: &Plan, partitions: usize) -> [u64; 2] {
         let (one, kept) = (plan.peaks_bytes(), plan.resident_bytes());
-        let budget = self.budget_bytes();
+        let budget = self.budget_bytes(kept > 0);
         let with_kept = |[work, bases]: [u64; 2]| [work, bases.saturating_add(kept)];
         let least = with_kept(one);
         let spare = budget.saturating_sub(least.iter().sum());
@@ -323,7 +327,7 @@ impl OpenDevice {
             Some(lease) => lease,
             None => {
                 self.arena.reserve(MemoryClass::Work, INDEX_BYTES)?;
-                self.arena.lease("decode_status", MemoryClass::Work, INDEX_BYTES)?
+                self.arena.lease(DECODE_STATUS, MemoryClass::Work, INDEX_BYTES)?
             }
         };
         let view = lease.view();

@@ -215,6 +215,12 @@ pub enum Action {
         /// Of which device.
         device: DeviceId,
     },
+    /// Another made the memories that this partition asked for: it looks at them, and asks again if
+    /// they do not suit.
+    LookAgain {
+        /// Which.
+        ticket: Ticket,
+    },
     /// What the device's admission says.
     On {
         /// Which device.

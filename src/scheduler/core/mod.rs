@@ -76,7 +76,9 @@ impl Core {
                     state.remake.push_back(ticket);
                 }
             }
-            Event::MemoriesMade { ticket, pools } => self.memories_made(ticket, pools),
+            Event::MemoriesMade { ticket, pools } => {
+                self.memories_made(ticket, pools, &mut actions);
+            }
             Event::Planned { ticket, profile } => self.planned(ticket, profile, &mut actions),
             Event::WantPrestage { ticket } => {
                 self.admission(ticket, admission::Event::WantPrestage { ticket }, &mut actions);
@@ -236,10 +238,17 @@ impl Core {
         }
     }
 
-    fn memories_made(&mut self, ticket: Ticket, pools: Vec<admission::PoolSpec>) {
+    fn memories_made(
+        &mut self,
+        ticket: Ticket,
+        pools: Vec<admission::PoolSpec>,
+        actions: &mut Vec<Action>,
+    ) {
         if let Some(state) = self.device_of(ticket).filter(|state| state.remaking == Some(ticket)) {
             state.admission = Admission::new(pools);
             state.made = true;
+            // What suits one suits others most often; who waited would else find it busy.
+            actions.extend(state.remake.drain(..).map(|ticket| Action::LookAgain { ticket }));
         }
     }
 

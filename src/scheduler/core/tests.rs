@@ -50,6 +50,9 @@ fn play(seed: u64) {
                 Action::Dispatch { ticket, .. } => {
                     pending.push(Event::Planned { ticket, profile: profile(&mut rng) });
                 }
+                Action::LookAgain { ticket } => {
+                    pending.push(Event::Planned { ticket, profile: profile(&mut rng) });
+                }
                 Action::MakeMemories { ticket, device } => {
                     made[device.0] = true;
                     let pool = PoolSpec { capacity_bytes: CAPACITY_BYTES, align_bytes: 1 };
@@ -186,6 +189,9 @@ fn memories_are_not_taken_from_who_made_them() {
     let pools = vec![PoolSpec { capacity_bytes: CAPACITY_BYTES, align_bytes: 1 }];
     let made = core.step(Event::MemoriesMade { ticket: ticket(0), pools });
     assert!(!remakes(&made), "{made:?}");
+    // They do not suit it.
+    assert!(made.contains(&Action::LookAgain { ticket: ticket(1) }), "{made:?}");
+    core.step(Event::WantMemories { ticket: ticket(1) });
     let profile = profile(&mut ChaCha20Rng::seed_from_u64(0));
     let arrived = core.step(Event::Planned { ticket: ticket(0), profile });
     let is_admitted = |action: &Action| matches!(action, Action::On { action: admission::Action::Admitted { ticket: of }, .. } if *of == ticket(0));

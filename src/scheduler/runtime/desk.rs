@@ -9,6 +9,15 @@ use crate::scheduler::core::{DeviceId, End};
 use crate::scheduler::events::Life;
 use crate::scheduler::locks::ComputeGrant;
 
+/// What a partition that asked for memories does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memories {
+    /// Makes them: they are empty.
+    Make,
+    /// Looks at those that another made.
+    LookAgain,
+}
+
 /// Where all that a partition still needs lies.
 pub type Reserved = (Vec<Placement>, Vec<ResidentPlacement>);
 
@@ -22,7 +31,7 @@ pub(super) struct Desk {
     pub device: Option<DeviceId>,
     pub claimed: bool,
     pub admitted: Option<Result<(), Refusal>>,
-    pub make_memories: bool,
+    pub memories: Option<Memories>,
     pub prestage: Option<Vec<Placement>>,
     pub reserved: Option<Reserved>,
     pub grant: Option<ComputeGrant>,
@@ -41,7 +50,7 @@ impl Desk {
         self.device = None;
         self.claimed = false;
         self.admitted = None;
-        self.make_memories = false;
+        self.memories = None;
         self.prestage = None;
         self.reserved = None;
         self.grant = None;

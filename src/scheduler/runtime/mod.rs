@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use desk::{Desk, on_device};
-pub use desk::{Halt, Halted, Reserved};
+pub use desk::{Halt, Halted, Memories, Reserved};
 pub use seat::{Duty, Seat, Turn};
 
 use super::admission::{self, ResidentKey, Ticket};
@@ -311,7 +311,13 @@ impl Runtime {
             }
             Action::MakeMemories { ticket, .. } => {
                 if let Some(desk) = state.desks.get_mut(&ticket) {
-                    desk.make_memories = true;
+                    desk.memories = Some(Memories::Make);
+                }
+                (ticket, None)
+            }
+            Action::LookAgain { ticket } => {
+                if let Some(desk) = state.desks.get_mut(&ticket) {
+                    desk.memories = Some(Memories::LookAgain);
                 }
                 (ticket, None)
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Runtime;
-use super::desk::{Desk, Halt, Halted, Reserved};
+use super::desk::{Desk, Halt, Halted, Memories, Reserved};
 use crate::scheduler::admission::{Placement, PoolSpec, Refusal, ResidentKey, Ticket};
 use crate::scheduler::core::{DeviceId, Event, Fault, SharedProfile};
 use crate::scheduler::events::{EventKind, Life, TimedEvent};
@@ -85,13 +85,14 @@ impl Seat<'_> {
         self.runtime.look(token, |state| Some(state.core.len())).unwrap_or(1)
     }
 
-    /// Waits until the device's memories are empty and this worker may make them anew.
+    /// Waits until the device's memories are empty and this worker may make them anew, or another
+    /// has.
     ///
     /// # Errors
     /// To be given up.
-    pub fn await_memories(&self, token: &mut LockToken) -> Result<(), Halt> {
+    pub fn await_memories(&self, token: &mut LockToken) -> Result<Memories, Halt> {
         self.runtime.post(Event::WantMemories { ticket: self.ticket });
-        self.answer(token, |desk| std::mem::take(&mut desk.make_memories).then_some(()))
+        self.answer(token, |desk| desk.memories.take())
     }
 
     /// Says which memories there are now.

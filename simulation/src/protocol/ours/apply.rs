@@ -17,6 +17,7 @@ impl Ours {
             Action::MakeMemories { ticket, .. } => {
                 self.tell(ticket, |desk| desk.make_memories = true);
             }
+            Action::LookAgain { ticket } => self.tell(ticket, |desk| desk.look_again = true),
             Action::On { device, action } => self.said(device.0, action, cause)?,
             Action::Stop { ticket } => self.tell(ticket, |desk| desk.stop = true),
             Action::Abandon { ticket } => self.tell(ticket, |desk| desk.abandon = true),

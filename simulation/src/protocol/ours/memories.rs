@@ -47,6 +47,11 @@ impl Ours {
     }
 
     pub(super) fn await_memories(&mut self, ticket: Ticket) -> Result<(), Broken> {
+        let looks =
+            self.parts.get_mut(&ticket).map(|part| std::mem::take(&mut part.desk.look_again));
+        if looks == Some(true) {
+            return self.want_place(ticket);
+        }
         let asked =
             self.parts.get_mut(&ticket).map(|part| std::mem::take(&mut part.desk.make_memories));
         if asked != Some(true) {

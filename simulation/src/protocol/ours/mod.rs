@@ -154,6 +154,7 @@ struct Desk {
     stop: bool,
     abandon: bool,
     make_memories: bool,
+    look_again: bool,
     admitted: Option<bool>,
     reserved: bool,
     granted: bool,
