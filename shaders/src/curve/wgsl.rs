@@ -201,22 +201,26 @@ fn write_steps(code: &mut String, part: &Part, variable: &[Reg]) {
     }
 }
 
-/// A loop over the routine's table: one call site for each kind of step.
+/// A loop over the routine's table: one call site for each kind of step. Slots hold words, for
+/// software drivers gather each word of a slot by itself, and limbs may be many more.
 fn compact(routine: &Routine, inputs: &[String], targets: &[String]) -> Body {
     let table = routine.encode();
     let words = table.words.iter().map(|word| format!("{word}u")).collect::<Vec<_>>().join(", ");
     let (len, slots) = (table.words.len(), table.num_slots.max(inputs.len()));
     let globals = format!(
         "var<private> steps: array<u32, {len}> = array<u32, {len}>({words});
-var<private> slots: array<Fp, {slots}>;
+var<private> slots: array<FpWords, {slots}>;
 "
     );
     let mut code = String::new();
     for (i, input) in inputs.iter().enumerate() {
-        let _ = writeln!(code, "slots[{i}] = {input};");
+        let _ = writeln!(code, "slots[{i}] = fp_to_words({input});");
     }
-    let zero: Vec<_> =
-        table.zeros.iter().map(|slot| format!("fp_is_zero(slots[{slot}])")).collect();
+    let zero: Vec<_> = table
+        .zeros
+        .iter()
+        .map(|slot| format!("fp_is_zero(fp_from_words(slots[{slot}]))"))
+        .collect();
     let decide = if zero.is_empty() {
         String::new()
     } else {
@@ -239,8 +243,8 @@ loop {{
 {decide}if at == {len}u {{ break; }}
 let step = steps[at];
 at += 1u;
-let a = slots[(step >> 16u) & 255u];
-let b = slots[step >> 24u];
+let a = fp_from_words(slots[(step >> 16u) & 255u]);
+let b = fp_from_words(slots[step >> 24u]);
 var r: Fp;
 switch step & 255u {{
 case {add}u: {{ r = fp_add(a, b); }}
@@ -248,7 +252,7 @@ case {sub}u: {{ r = fp_sub(a, b); }}
 case {unless_rare}u: {{ r = fp_select(a, fp_zero(), rare); }}
 default: {{ r = fp_mul(a, b); }}
 }}
-slots[(step >> 8u) & 255u] = r;
+slots[(step >> 8u) & 255u] = fp_to_words(r);
 }}
 ",
         add = Opcode::Add as u32,
@@ -256,7 +260,7 @@ slots[(step >> 8u) & 255u] = r;
         unless_rare = Opcode::UnlessRare as u32,
     );
     for (slot, target) in table.outputs.iter().zip(targets) {
-        let _ = writeln!(code, "{target} = slots[{slot}];");
+        let _ = writeln!(code, "{target} = fp_from_words(slots[{slot}]);");
     }
     Body { globals, code }
 }
