@@ -405,17 +405,17 @@ impl Core {
             if entry.on.is_some() {
                 continue;
             }
-            let host_bytes = self.at_work_bytes.saturating_add(entry.host_bytes);
-            if self.at_work > 0 && host_bytes > self.host_budget_bytes {
-                // The younger wait too, or the oldest might wait for ever.
-                return;
-            }
             let free = self
                 .devices
                 .iter_mut()
                 .enumerate()
                 .filter(|(at, state)| takes(state) && !entry.excluded.contains(&DeviceId(*at)));
             let Some((at, state)) = free.min_by_key(|(_, state)| state.active) else { continue };
+            let host_bytes = self.at_work_bytes.saturating_add(entry.host_bytes);
+            if self.at_work > 0 && host_bytes > self.host_budget_bytes {
+                // The younger wait too, or the oldest might wait for ever.
+                return;
+            }
             state.active += 1;
             entry.on = Some(DeviceId(at));
             self.at_work += 1;

@@ -330,9 +330,14 @@ impl Drop for Partition<'_> {
                 views.iter().try_for_each(fill)
             })
         };
-        // A device that fails once may do it the second time.
-        if let Err(error) = wipe().or_else(|_| wipe()) {
+        // A device that fails once may do it the next time.
+        let wiped = wipe().or_else(|_| wipe()).or_else(|_| wipe());
+        if let Err(error) = wiped {
             tracing::error!(%error, "work memory of a failed proof was not wiped");
+            // Nobody else gets to read it.
+            if !matches!(error, DeviceError::DeviceLost { .. }) {
+                self.memory.open.retire();
+            }
         }
     }
 }
