@@ -125,7 +125,7 @@ fn residents_shared_idle_and_evicted() {
 
 /// As long as all others together: for a nightly run.
 #[test]
-#[ignore = "1.5 million states"]
+#[ignore = "0.8 million states"]
 fn residents_of_two_keys_with_four_workers_on_24() {
     holds(Scenario::new("residents of two keys on 24", &[24], one_each(&two_keys())));
 }
