@@ -1,18 +1,20 @@
 //! Devices that compute wrongly or go away, under the real scheduler.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use blstrs::Scalar;
 use ff::Field;
+use rand::rngs::OsRng;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::params::Parameters;
-use twinlock::scheduler::events::Counters;
+use twinlock::scheduler::events::{Counters, EventKind, EventSink, Life, TimedEvent};
 use twinlock::{Error, Job, PartitionInput, Proved, Prover, ProverOptions, registry};
 use twinlock_api::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout};
 use twinlock_api::{
@@ -264,6 +266,49 @@ fn without_another_device_a_loss_is_an_error_not_a_hang() {
             assert!(error.to_string().contains("device lost"), "{error}");
         }
     }
+}
+
+/// Holds whoever starts to compute until told to go on.
+struct Gate {
+    reached: Mutex<Sender<()>>,
+    opened: Mutex<Receiver<()>>,
+}
+
+impl EventSink for Gate {
+    fn take(&self, event: &TimedEvent) {
+        if matches!(event.kind, EventKind::Partition(_, Life::ComputeStarted)) {
+            self.reached.lock().unwrap().send(()).unwrap();
+            self.opened.lock().unwrap().recv().unwrap();
+        }
+    }
+}
+
+/// Cancelled or not, what does not end may still write to its memory: nobody else gets it.
+#[test]
+fn a_cancelled_partition_that_hangs_gives_its_device_up() {
+    let mut rng = rng();
+    let params = generate_parameters(Mix::blank(shape()), &mut rng, &|_, _| ()).unwrap();
+    let mut options = ProverOptions::default();
+    options.device = "faulty".into();
+    options.workers = 1;
+    let device = Faulty::open(Trouble::HangsAt(0));
+    let prover = Prover::with_devices(vec![device], options).unwrap();
+    let key = prover.key(&params).unwrap();
+    let ((reached, at), (go, opened)) = (channel(), channel());
+    prover.observe(Arc::new(Gate { reached: Mutex::new(reached), opened: Mutex::new(opened) }));
+    let mut partitions = || vec![PartitionInput::circuit(Mix::random(shape(), &mut rng), OsRng)];
+    let (first, second) = (partitions(), partitions());
+    let outcomes = prover.serve(|session| {
+        let submit =
+            |partitions| session.submit(Job { key: &key, priority: 0, partitions }).unwrap();
+        let mut first = submit(first);
+        at.recv().unwrap();
+        first.cancel();
+        go.send(()).unwrap();
+        [first.next().unwrap(), submit(second).next().unwrap()].map(Result::unwrap_err)
+    });
+    assert!(matches!(outcomes[0], Error::Cancelled), "{}", outcomes[0]);
+    assert!(outcomes[1].to_string().contains("no device is left"), "{}", outcomes[1]);
 }
 
 /// Work that does not end may still write to its memory: nobody else gets it, and the device counts

@@ -14,7 +14,6 @@ use super::plan::{KeyId, Plan, fitting_layout, no_place, query_of, smaller_chunk
 use super::shape::ProofShape;
 use super::slot::{DeviceSlot, OpenDevice, Pools};
 use super::{Prover, ProvingKey};
-use crate::Result;
 use crate::groth16::params::{ParameterSource, Query};
 use crate::scheduler::admission::{Profile, Refusal, ResidentPlacement};
 use crate::scheduler::core::Event;
@@ -23,6 +22,7 @@ use crate::scheduler::locks::{ComputeGuard, LockToken};
 use crate::scheduler::plan::parameters_shape;
 use crate::scheduler::runtime::{Duty, Memories, Seat, Turn};
 use crate::scheduler::staging::StagingRing;
+use crate::{Error, Result};
 
 /// The device that a worker is at.
 struct Post<'p> {
@@ -72,9 +72,11 @@ pub(super) fn compute(
     let mut staging = post.open.staging.ring();
     let outcome = run(&post, seat, inputs, &plan, &mut staging, token);
     let wiped = staging.wipe();
-    // A stuck device is known as such only now, when the partition is gone.
+    // A stuck device is known as such only now, when the partition is gone. Of a cancelled partition
+    // too: what it held may still be written to.
     let sums = outcome.map_err(|failure| match failure {
         Failure::Error(error) if post.open.is_stuck() => Failure::Stuck(error),
+        Failure::Halted(_) if post.open.is_stuck() => Failure::Stuck(Error::Cancelled),
         other => other,
     })?;
     wiped.map_err(|error| post.refused(error))?;

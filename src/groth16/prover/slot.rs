@@ -184,9 +184,8 @@ impl OpenDevice {
         self.pools().map_or([0, 0], |pools| pools.sizes())
     }
 
-    /// Bytes that the memories may take together; less for a while when the driver had not what
-    /// was asked for.
-    /// `stays` tells whether queries are to stay.
+    /// Bytes that the memories may take together, where queries are to stay (`stays`) or not; less
+    /// for a while when the driver had not what was asked for.
     pub fn budget_bytes(&self, stays: bool) -> u64 {
         // One unit is for the outcome of decoding them.
         let decodes = stays || self.arena.usage().by_name.contains_key(DECODE_STATUS);
@@ -335,9 +334,10 @@ impl OpenDevice {
         work(view)
     }
 
-    /// Work ran past its time and may still use the memories: nobody gets them again.
+    /// Nobody gets the memories again: work that ran past its time may still use them, or secrets
+    /// are in them that cannot be wiped.
     pub fn retire(&self) {
-        tracing::error!(device = %self.device.info().name, "work did not end; memory is retired");
+        tracing::error!(device = %self.device.info().name, "the device's memory is retired");
         self.stuck.store(true, Ordering::Release);
         // Never dropped, so never given back to the driver either.
         std::mem::forget(self.pools());

@@ -1,7 +1,5 @@
 //! A worker at a partition.
 
-use std::time::Duration;
-
 use super::Runtime;
 use super::desk::{Desk, Halt, Halted, Memories, Reserved};
 use crate::scheduler::admission::{Placement, PoolSpec, Refusal, ResidentKey, Ticket};
@@ -63,11 +61,6 @@ impl Seat<'_> {
         let at = self.runtime.started.elapsed();
         let kind = EventKind::Partition(self.ticket, life);
         self.runtime.tell(&TimedEvent { at, device, worker: self.worker, kind });
-    }
-
-    /// Since the runtime was made.
-    pub fn now(&self) -> Duration {
-        self.runtime.started.elapsed()
     }
 
     /// Says what happened to the partition.
