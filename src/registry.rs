@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use twinlock_api::{Backend, Device, Discovered, OpenOptions};
+use twinlock_api::{Backend, Device, DeviceInfo, Discovered, OpenOptions};
 
 use crate::{Error, Result};
 
@@ -13,7 +13,22 @@ const NOT_IN_BUILD: &str = "not part of this build";
 
 /// Every backend of this build, the preferred first. The CPU is last, and always there.
 pub fn backends() -> Vec<Box<dyn Backend>> {
-    vec![Box::new(twinlock_cpu::CpuBackend)]
+    vec![
+        #[cfg(feature = "wgsl")]
+        Box::new(twinlock_wgsl::WgslBackend::default()),
+        Box::new(twinlock_cpu::CpuBackend),
+    ]
+}
+
+/// Whether a device that looks like a GPU is a program on the CPU, slower than the `cpu` device:
+/// good for tests, and never the best.
+pub fn is_software(info: &DeviceInfo) -> bool {
+    #[cfg(feature = "wgsl")]
+    if twinlock_wgsl::is_software(info) {
+        return true;
+    }
+    let _ = info;
+    false
 }
 
 /// Backends that this build could have and has not.
@@ -34,41 +49,64 @@ pub fn discover() -> Vec<Discovered> {
     backends().iter().flat_map(|backend| backend.discover()).collect()
 }
 
-/// Opens a device by name. [`AUTO`] takes the first that opens; a name never falls back.
+/// Opens a device by name: `wgsl:1`, or `wgsl` for the backend's first. [`AUTO`] takes the best
+/// that opens; a name never falls back.
 ///
 /// # Errors
 /// `Unknown` for a name that no backend has; `Device` with the reason for one that cannot be used;
 /// `Invalid` for one of a backend that is not part of this build.
 pub fn open(name: &str, options: &OpenOptions) -> Result<Arc<dyn Device>> {
-    let mut last = None;
-    for backend in backends() {
-        for found in backend.discover() {
-            if name != AUTO && name != found.name {
-                continue;
-            }
-            match backend.open(&found.name, options) {
-                Ok(device) => return Ok(device),
-                Err(source) if name == AUTO => {
-                    tracing::debug!(device = found.name, error = %source, "not used");
-                    last = Some(Error::Device { device: found.name, source });
-                }
-                Err(source) => return Err(Error::Device { device: found.name, source }),
-            }
-        }
+    if name == AUTO {
+        return open_best(options);
     }
     // `cuda:0` and `cuda` alike.
     let backend = name.split_once(':').map_or(name, |(backend, _)| backend);
+    // Looking for devices takes time, so only where this one can be.
+    for candidate in backends().into_iter().filter(|candidate| candidate.name() == backend) {
+        let found = candidate.discover();
+        // A backend's name alone stands for its first device, also if that says why there is none.
+        let named = |found: &&Discovered| found.name == name || found.name == backend;
+        let first = |found: &&Discovered| name == backend && found.usable.is_ok();
+        let any = |_: &&Discovered| name == backend;
+        let chosen =
+            found.iter().find(named).or(found.iter().find(first)).or(found.iter().find(any));
+        if let Some(Discovered { name, .. }) = chosen {
+            let opened = candidate.open(name, options);
+            return opened.map_err(|source| Error::Device { device: name.clone(), source });
+        }
+    }
     if let Some(missing) = not_built().into_iter().find(|missing| missing.name == backend) {
         return Err(Error::Invalid {
             what: format!("device {name}"),
             problem: format!("{} is {NOT_IN_BUILD}; there are: {}", missing.name, known_names()),
         });
     }
-    Err(last.unwrap_or_else(|| Error::Unknown {
-        kind: "device",
-        name: name.into(),
-        known: known_names(),
-    }))
+    Err(unknown(name))
+}
+
+/// The first device that opens; software after the CPU.
+fn open_best(options: &OpenOptions) -> Result<Arc<dyn Device>> {
+    let backends = backends();
+    let mut found: Vec<_> = backends
+        .iter()
+        .flat_map(|backend| backend.discover().into_iter().map(move |found| (backend, found)))
+        .collect();
+    found.sort_by_key(|(_, found)| found.usable.as_ref().is_ok_and(is_software));
+    let mut last = None;
+    for (backend, Discovered { name, .. }) in found {
+        match backend.open(&name, options) {
+            Ok(device) => return Ok(device),
+            Err(source) => {
+                tracing::debug!(device = name, error = %source, "not used");
+                last = Some(Error::Device { device: name, source });
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| unknown(AUTO)))
+}
+
+fn unknown(name: &str) -> Error {
+    Error::Unknown { kind: "device", name: name.into(), known: known_names() }
 }
 
 /// A card of `memory_bytes` bytes that computes nothing: it knows sizes, for plans.
@@ -110,7 +148,8 @@ mod tests {
                 assert!(error.contains(&name) && error.contains(NOT_IN_BUILD), "{error}");
             }
         }
-        assert!(open(AUTO, &OpenOptions::default()).is_ok());
+        let best = open(AUTO, &OpenOptions::default()).unwrap();
+        assert!(!is_software(best.info()), "{:?}", best.info());
         let unknown = open("cudax:0", &OpenOptions::default()).map(drop).unwrap_err();
         assert!(matches!(unknown, Error::Unknown { .. }), "{unknown}");
     }

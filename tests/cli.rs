@@ -41,6 +41,8 @@ impl Shell {
             .args(line.split_whitespace())
             .current_dir(self.dir.path())
             .env_remove("TWINLOCK_LOG")
+            // Mesa's layer that reorders devices complains where there is no desktop.
+            .env("NODEVICE_SELECT", "1")
             .envs(variables.iter().copied())
             .output()
             .unwrap();

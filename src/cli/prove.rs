@@ -227,6 +227,9 @@ fn warn_of_fallback(asked: &str, prover: &Prover) {
         return;
     }
     for found in registry::discover() {
+        if found.usable.as_ref().is_ok_and(registry::is_software) {
+            continue;
+        }
         let reason = found.usable.map_or_else(|reason| reason, |_| "could not be opened".into());
         if found.name != "cpu" {
             super::note("warning", &format!("proving on the CPU, for {}: {reason}", found.name));

@@ -1,0 +1,108 @@
+//! Finds and opens devices.
+
+use std::sync::Arc;
+
+use twinlock_api::{Backend, Device, Discovered, Error, OpenOptions, Result};
+use twinlock_shaders::{Arithmetic, Style};
+
+use crate::adapters::{self, NAME};
+use crate::device::WgslDevice;
+use crate::faults::Faults;
+use crate::open;
+use crate::settings::Settings;
+
+/// The WGSL backend. Its devices are `wgsl:0`, `wgsl:1`, ..., GPUs before software.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WgslBackend {
+    arithmetic: Option<Arithmetic>,
+    style: Option<Style>,
+    memory_bytes: Option<u64>,
+    portable: bool,
+}
+
+impl WgslBackend {
+    /// The same with this arithmetic, whatever the environment says.
+    #[must_use]
+    pub const fn with_arithmetic(self, arithmetic: Arithmetic) -> Self {
+        Self { arithmetic: Some(arithmetic), ..self }
+    }
+
+    /// The same with this style, whatever the environment says.
+    #[must_use]
+    pub const fn with_style(self, style: Style) -> Self {
+        Self { style: Some(style), ..self }
+    }
+
+    /// The same with devices that hold at most this much in regions, in bytes.
+    #[must_use]
+    pub const fn with_memory_bytes(self, memory_bytes: u64) -> Self {
+        Self { memory_bytes: Some(memory_bytes), ..self }
+    }
+
+    /// The same without what only some APIs have: immediates (push constants) and staging buffers
+    /// that wgpu did not make.
+    #[must_use]
+    pub const fn portable(self) -> Self {
+        Self { portable: true, ..self }
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        let settings = Settings::from_env()?;
+        Ok(Settings {
+            arithmetic: self.arithmetic.or(settings.arithmetic),
+            style: self.style.or(settings.style),
+            memory_bytes: self.memory_bytes.or(settings.memory_bytes),
+            portable: self.portable,
+            ..settings
+        })
+    }
+
+    /// Opens a device that can be made to fail.
+    ///
+    /// # Errors
+    /// As [`Backend::open`].
+    #[doc(hidden)]
+    pub fn open_with_faults(&self, name: &str) -> Result<(Arc<dyn Device>, Arc<Faults>)> {
+        let faults = Arc::new(Faults::default());
+        let device = self.open_device(name, Arc::clone(&faults))?;
+        Ok((device, faults))
+    }
+
+    fn open_device(&self, name: &str, faults: Arc<Faults>) -> Result<Arc<dyn Device>> {
+        let settings = self.settings()?;
+        let found = adapters::find(&settings);
+        if found.is_empty() {
+            return Err(Error::Unsupported(adapters::nothing_found()));
+        }
+        let names: Vec<_> = found.iter().map(|found| found.discovered.name.clone()).collect();
+        let chosen = found.into_iter().find(|found| found.discovered.name == name);
+        let chosen = chosen.ok_or_else(|| {
+            Error::invalid(format!("no device {name}; the backend has {}", names.join(", ")))
+        })?;
+        let gpu = open::open(chosen, &settings, faults)?;
+        Ok(Arc::new(WgslDevice::new(gpu, settings.memory_bytes)?))
+    }
+}
+
+impl Backend for WgslBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn discover(&self) -> Vec<Discovered> {
+        let unusable = |reason| vec![Discovered { name: NAME.to_owned(), usable: Err(reason) }];
+        let settings = match self.settings() {
+            Ok(settings) => settings,
+            Err(error) => return unusable(error.to_string()),
+        };
+        let found = adapters::find(&settings);
+        if found.is_empty() {
+            return unusable(adapters::nothing_found());
+        }
+        found.into_iter().map(|found| found.discovered).collect()
+    }
+
+    fn open(&self, name: &str, _options: &OpenOptions) -> Result<Arc<dyn Device>> {
+        self.open_device(name, Arc::default())
+    }
+}

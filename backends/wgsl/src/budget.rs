@@ -1,0 +1,112 @@
+//! How much memory a device has, in the driver's words. Only Vulkan is asked; elsewhere a setting
+//! and our own regions have to do.
+#![allow(unsafe_code)]
+
+/// What is taken for a device's memory where nothing tells, in bytes.
+const ASSUMED_BYTES: u64 = 4 << 30;
+
+/// Memory in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// What one more allocation could get.
+    pub(crate) free_bytes: u64,
+    /// All of it.
+    pub(crate) total_bytes: u64,
+}
+
+/// Memory of an adapter that is not open.
+pub(crate) fn total_bytes(adapter: &wgpu::Adapter) -> u64 {
+    vulkan::total_bytes(adapter).unwrap_or(ASSUMED_BYTES)
+}
+
+/// What the driver says of an open device, where it says anything.
+pub(crate) fn of_device(device: &wgpu::Device) -> Option<Budget> {
+    vulkan::of_device(device)
+}
+
+/// Why there is no Vulkan at all, if that is so.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn no_vulkan(instance: &wgpu::Instance) -> Option<String> {
+    // SAFETY: the instance is only looked for.
+    if unsafe { instance.as_hal::<wgpu::hal::api::Vulkan>() }.is_some() {
+        return None;
+    }
+    // SAFETY: the loader's initialisation is all that runs, as it did when wgpu tried.
+    if let Err(error) = unsafe { ash::Entry::load() } {
+        return Some(format!(
+            "no Vulkan loader ({error}); install the GPU's driver and the loader (on Debian: \
+             libvulkan1)"
+        ));
+    }
+    Some(
+        "the Vulkan loader finds no driver that it can use: no ICD file of an installed driver \
+         (see `vulkaninfo --summary`); Mesa's lavapipe would do as a software device"
+            .to_owned(),
+    )
+}
+
+#[cfg(not(target_vendor = "apple"))]
+mod vulkan {
+    use ash::vk;
+    use wgpu::hal::api::Vulkan;
+
+    use super::Budget;
+
+    /// The device's own memory: its largest local heap. (A second, small one is the window through
+    /// which the host sees the first.)
+    fn local_heap(properties: &vk::PhysicalDeviceMemoryProperties) -> Option<(usize, u64)> {
+        let heaps = properties.memory_heaps_as_slice().iter().enumerate();
+        heaps
+            .filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
+            .map(|(at, heap)| (at, heap.size))
+            .max_by_key(|(_, size)| *size)
+    }
+
+    pub(super) fn total_bytes(adapter: &wgpu::Adapter) -> Option<u64> {
+        // SAFETY: the handles are only used for a query, while the guard lives.
+        let properties = unsafe {
+            let adapter = adapter.as_hal::<Vulkan>()?;
+            let instance = adapter.shared_instance().raw_instance();
+            instance.get_physical_device_memory_properties(adapter.raw_physical_device())
+        };
+        local_heap(&properties).map(|(_, size)| size)
+    }
+
+    pub(super) fn of_device(device: &wgpu::Device) -> Option<Budget> {
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        // SAFETY: the handles are only used for a query, while the guard lives. The extension that
+        // gives the budget its meaning is among the device's, and wgpu asks for Vulkan 1.1 or for
+        // the extension that this query came with before it enables it.
+        unsafe {
+            let device = device.as_hal::<Vulkan>()?;
+            if !device.enabled_device_extensions().contains(&ash::ext::memory_budget::NAME) {
+                return None;
+            }
+            let instance = device.shared_instance().raw_instance();
+            if instance.fp_v1_1().get_physical_device_memory_properties2 as usize == 0 {
+                return None;
+            }
+            instance.get_physical_device_memory_properties2(
+                device.raw_physical_device(),
+                &mut properties,
+            );
+        }
+        let (at, total_bytes) = local_heap(&properties.memory_properties)?;
+        let (budget, used) = (budget.heap_budget.get(at)?, budget.heap_usage.get(at)?);
+        Some(Budget { free_bytes: budget.saturating_sub(*used).min(total_bytes), total_bytes })
+    }
+}
+
+#[cfg(target_vendor = "apple")]
+mod vulkan {
+    use super::Budget;
+
+    pub(super) fn total_bytes(_adapter: &wgpu::Adapter) -> Option<u64> {
+        None
+    }
+
+    pub(super) fn of_device(_device: &wgpu::Device) -> Option<Budget> {
+        None
+    }
+}

@@ -1,0 +1,55 @@
+//! Faults for tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::timeline::Timeline;
+
+/// Makes an open device fail. For tests.
+#[derive(Default)]
+pub struct Faults {
+    op: AtomicBool,
+    memory: AtomicBool,
+    device: std::sync::OnceLock<(wgpu::Device, Arc<Timeline>)>,
+}
+
+impl Faults {
+    pub(crate) fn attach(&self, device: &wgpu::Device, timeline: &Arc<Timeline>) {
+        // A second device keeps its faults to itself.
+        let _ = self.device.set((device.clone(), Arc::clone(timeline)));
+    }
+
+    /// The next operation encodes a command that is not valid.
+    pub fn fail_next_op(&self) {
+        self.op.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn take_op(&self) -> bool {
+        self.op.swap(false, Ordering::SeqCst)
+    }
+
+    /// The driver has no memory for the next region.
+    pub fn fail_next_allocation(&self) {
+        self.memory.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn take_allocation(&self) -> bool {
+        self.memory.swap(false, Ordering::SeqCst)
+    }
+
+    /// Nothing is submitted until `hold(false)`: waits run into their timeouts.
+    pub fn hold(&self, held: bool) {
+        if let Some((_, timeline)) = self.device.get() {
+            timeline.hold(held);
+        }
+    }
+
+    /// The device goes away.
+    pub fn lose(&self) {
+        if let Some((device, _)) = self.device.get() {
+            device.destroy();
+            // Notices it; what cannot be polled is lost all the same.
+            let _ = device.poll(wgpu::PollType::Poll);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! An open `wgpu` device with what belongs to it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use twinlock_api::{DeviceInfo, Error, Result};
+use twinlock_shaders::{Arithmetic, Style};
+
+use crate::faults::Faults;
+use crate::params::ParamPool;
+use crate::pipelines::Pipelines;
+use crate::profile::Profile;
+use crate::timeline::Timeline;
+
+/// Shared by the device, its staging buffers and its thread.
+pub(crate) struct Gpu {
+    pub(crate) info: DeviceInfo,
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) limits: wgpu::Limits,
+    /// Whether what only some APIs have goes unused.
+    pub(crate) portable: bool,
+    /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
+    pub(crate) immediate_bytes: u32,
+    pub(crate) arithmetic: Arithmetic,
+    pub(crate) style: Style,
+    pub(crate) timeline: Arc<Timeline>,
+    pub(crate) params: ParamPool,
+    pub(crate) pipelines: Pipelines,
+    /// Where kernels are timed.
+    pub(crate) profile: Option<Profile>,
+    pub(crate) faults: Arc<Faults>,
+}
+
+impl Gpu {
+    /// Looks at the device; whether what was waited for is done.
+    pub(crate) fn poll(&self, poll: wgpu::PollType) -> Result<bool> {
+        // wgpu panics when a device is lost in here.
+        match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
+            Ok(Ok(status)) => Ok(status.wait_finished()),
+            Ok(Err(wgpu::PollError::Timeout)) => Ok(false),
+            Ok(Err(error @ wgpu::PollError::WrongSubmissionIndex(..))) => {
+                self.timeline.lose(&error.to_string());
+                Err(Error::DeviceLost { reason: error.to_string() })
+            }
+            Err(_) => {
+                let reason = "the driver failed while it was waited for";
+                self.timeline.lose(reason);
+                Err(Error::DeviceLost { reason: reason.to_owned() })
+            }
+        }
+    }
+}
+
+/// Error scopes of all kinds around calls of this thread.
+pub(crate) struct Scopes(Vec<wgpu::ErrorScopeGuard>);
+
+impl Scopes {
+    pub(crate) fn push(device: &wgpu::Device) -> Self {
+        use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
+        let filters = [Validation, Internal, OutOfMemory];
+        Self(filters.map(|filter| device.push_error_scope(filter)).into())
+    }
+
+    /// The gravest error since `push`.
+    pub(crate) fn pop(mut self) -> Option<wgpu::Error> {
+        self.pop_all()
+    }
+
+    /// The last pushed goes first, and is the gravest.
+    fn pop_all(&mut self) -> Option<wgpu::Error> {
+        let mut first = None;
+        while let Some(scope) = self.0.pop() {
+            first = first.or(pollster::block_on(scope.pop()));
+        }
+        first
+    }
+}
+
+impl Drop for Scopes {
+    fn drop(&mut self) {
+        self.pop_all();
+    }
+}
+
+/// An error's text on one line.
+pub(crate) fn words(error: &wgpu::Error) -> String {
+    let text = match error {
+        wgpu::Error::OutOfMemory { .. } => "out of memory".to_owned(),
+        wgpu::Error::Validation { description, .. } | wgpu::Error::Internal { description, .. } => {
+            description.clone()
+        }
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,38 @@
+//! The WGSL backend: any GPU that wgpu reaches through Vulkan, Metal or DX12.
+//!
+//! All streams of a device share its one queue. Every operation becomes command buffers, which get
+//! tickets (`timeline`) in the order in which they are enqueued; a thread submits them, a few
+//! submissions at a time, and waits for them, so that no enqueueing call waits for the device.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `TWINLOCK_WGSL_ARITHMETIC` | `wide` (64-bit products) or `narrow` (13-bit limbs), instead of the device's choice |
+//! | `TWINLOCK_WGSL_STYLE` | `unrolled` (for GPUs) or `compact` (for drivers that compile slowly) |
+//! | `TWINLOCK_WGSL_MEMORY_BYTES` | the most bytes of regions on a device |
+//! | `TWINLOCK_WGSL_PROFILE` | `1` logs each kernel's time on the device when that is closed |
+
+mod adapters;
+mod backend;
+mod budget;
+mod device;
+mod faults;
+mod gpu;
+#[cfg(not(target_vendor = "apple"))]
+mod host_memory;
+mod launcher;
+mod memory;
+mod open;
+mod ops;
+mod params;
+mod pipelines;
+mod profile;
+mod settings;
+mod staging;
+mod timeline;
+mod worker;
+
+pub use adapters::is_software;
+pub use backend::WgslBackend;
+#[doc(hidden)]
+pub use faults::Faults;
+pub use twinlock_shaders::{Arithmetic, Style};

@@ -1,0 +1,132 @@
+//! Opens an adapter.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use twinlock_api::{DeviceInfo, Error, Result};
+use twinlock_shaders::{Arithmetic, Style};
+
+use crate::adapters::Found;
+use crate::faults::Faults;
+use crate::gpu::Gpu;
+use crate::params::ParamPool;
+use crate::pipelines::Pipelines;
+use crate::profile::Profile;
+use crate::settings::Settings;
+use crate::timeline::Timeline;
+
+/// Opens `found` with what it has of the features that kernels can use.
+pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Result<Arc<Gpu>> {
+    let Found { adapter, discovered } = found;
+    let info: DeviceInfo = discovered
+        .usable
+        .map_err(|reason| Error::Unsupported(format!("{}: {reason}", discovered.name)))?;
+    let adapter_info = adapter.get_info();
+    let wanted = wgpu::Features::SHADER_INT64
+        | wgpu::Features::SUBGROUP
+        | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::IMMEDIATES
+        | wgpu::Features::PIPELINE_CACHE;
+    let features = adapter.features() & wanted;
+    let mut limits = adapter.limits();
+    if !features.contains(wgpu::Features::IMMEDIATES) || settings.portable {
+        limits.max_immediate_size = 0;
+    }
+    let request = adapter.request_device(&wgpu::DeviceDescriptor {
+        label: Some(&info.name),
+        required_features: features,
+        required_limits: limits.clone(),
+        // Regions are large and have memory of their own; what is left is small.
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
+        ..Default::default()
+    });
+    let (device, queue) = pollster::block_on(request)
+        .map_err(|error| Error::Unsupported(format!("{}: {error}", info.name)))?;
+
+    let timeline = Arc::new(Timeline::default());
+    let lost = Arc::clone(&timeline);
+    device.set_device_lost_callback(move |reason, message| {
+        lost.lose(&format!("{reason:?} {message}"));
+    });
+    // Errors are caught in scopes; what is left (in maps, when a device goes) must not panic.
+    let name = info.name.clone();
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        tracing::error!(device = name, error = %error, "an error outside of any operation");
+    }));
+    faults.attach(&device, &timeline);
+
+    let wide = features.contains(wgpu::Features::SHADER_INT64);
+    let own = if wide { Arithmetic::Wide } else { Arithmetic::Narrow };
+    let arithmetic = settings.arithmetic.unwrap_or(own);
+    if arithmetic.needs_int64() && !wide {
+        let message = "wide or sparse arithmetic is asked for, but its shaders have no u64";
+        return Err(Error::Unsupported(format!("{}: {message}", info.name)));
+    }
+    let software = adapter_info.device_type == wgpu::DeviceType::Cpu;
+    let own = if software { Style::Compact } else { Style::Unrolled };
+    let style = settings.style.unwrap_or(own);
+
+    let cache_file = features
+        .contains(wgpu::Features::PIPELINE_CACHE)
+        .then(|| cache_file(&adapter_info))
+        .flatten();
+    let profile = (settings.profile && features.contains(wgpu::Features::TIMESTAMP_QUERY))
+        .then(|| Profile::new(&queue));
+    let gpu = Arc::new(Gpu {
+        profile,
+        params: ParamPool::new(&device, &limits),
+        pipelines: Pipelines::new(&device, cache_file.as_deref()),
+        portable: settings.portable,
+        immediate_bytes: limits.max_immediate_size,
+        info,
+        device,
+        queue,
+        limits,
+        arithmetic,
+        style,
+        timeline,
+        faults,
+    });
+    tracing::debug!(
+        device = gpu.info.name,
+        ?arithmetic,
+        ?style,
+        params_bytes = gpu.params.size_bytes(),
+        "opened"
+    );
+    // A software driver compiles at the first dispatch, and slowly: only what is used, then.
+    if !software {
+        let start = std::time::Instant::now();
+        gpu.pipelines.compile_all(&gpu)?;
+        tracing::debug!(ms = start.elapsed().as_millis() as u64, "kernels compiled");
+        if let Some(file) = &cache_file
+            && let Err(error) = gpu.pipelines.save(file)
+        {
+            tracing::debug!(%error, "the compiled kernels are not kept");
+        }
+    }
+    Ok(gpu)
+}
+
+/// Where the driver's compiled kernels are kept: one file an adapter and driver version.
+fn cache_file(info: &wgpu::AdapterInfo) -> Option<PathBuf> {
+    let key = wgpu::util::pipeline_cache_key(info)?;
+    let folder = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
+    let version: String = format!("{} {}", info.driver, info.driver_info)
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
+        .take(100)
+        .collect();
+    Some(folder.join("twinlock").join(format!("{key}_{version}")))
+}
+
+fn cache_folder(lookup: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    if cfg!(windows) {
+        return lookup("LOCALAPPDATA").and_then(absolute);
+    }
+    lookup("XDG_CACHE_HOME").and_then(absolute).or_else(|| {
+        let home = lookup("HOME").and_then(absolute)?;
+        Some(home.join(if cfg!(target_vendor = "apple") { "Library/Caches" } else { ".cache" }))
+    })
+}

@@ -1,0 +1,37 @@
+//! Dispatches of the `points` operations.
+
+use twinlock_api::op::{DecodePoints, PointCheck};
+use twinlock_api::{Group, Result};
+use twinlock_shaders::kernels::points;
+
+use super::digits::{grid, word};
+use crate::launcher::Launcher;
+
+/// Points of one dispatch, so that none runs into a watchdog.
+const POINTS_PER_DISPATCH: u64 = 1 << 20;
+
+pub(crate) fn decode(launcher: &mut Launcher<'_>, op: &DecodePoints) -> Result<()> {
+    let in_place = op.source().same_bytes(op.target());
+    let kernel = match (op.group(), in_place) {
+        (Group::G1, false) => points::DECODE_G1,
+        (Group::G2, false) => points::DECODE_G2,
+        (Group::G1, true) => points::DECODE_G1_IN_PLACE,
+        (Group::G2, true) => points::DECODE_G2_IN_PLACE,
+    };
+    let on_curve = u32::from(op.check() == PointCheck::OnCurve);
+    let status = launcher.view(op.status())?;
+    let point_bytes = op.group().affine_bytes();
+    for first in (0..op.len()).step_by(POINTS_PER_DISPATCH as usize) {
+        let len = POINTS_PER_DISPATCH.min(op.len() - first);
+        let (start, size) = (first * point_bytes, len * point_bytes);
+        let target = launcher.view(op.target().slice(start, size)?)?;
+        let mut views = vec![target, status.clone()];
+        if !in_place {
+            views.insert(0, launcher.view(op.source().slice(start, size)?)?);
+        }
+        let params = [len as u32, on_curve, word("points of decode_points", first)?];
+        let groups = grid(launcher, len, points::THREADS)?;
+        launcher.dispatch(&kernel, &views, &params, groups)?;
+    }
+    Ok(())
+}

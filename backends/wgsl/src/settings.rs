@@ -1,0 +1,103 @@
+//! Choices that the environment can override.
+
+use twinlock_api::{Error, Result};
+use twinlock_shaders::{Arithmetic, Style};
+
+/// What overrides a device's own choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `TWINLOCK_WGSL_ARITHMETIC`: `wide` or `narrow`.
+    pub arithmetic: Option<Arithmetic>,
+    /// `TWINLOCK_WGSL_STYLE`: `unrolled` or `compact`.
+    pub style: Option<Style>,
+    /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of regions on a device.
+    pub memory_bytes: Option<u64>,
+    /// `TWINLOCK_WGSL_PROFILE`: whether kernels are timed.
+    pub profile: bool,
+    /// Whether what only some APIs have goes unused: immediates, host memory of our own.
+    pub portable: bool,
+}
+
+impl Settings {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the variable that makes no sense.
+    pub fn from_env() -> Result<Self> {
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        const ARITHMETIC: &str = "TWINLOCK_WGSL_ARITHMETIC";
+        const STYLE: &str = "TWINLOCK_WGSL_STYLE";
+        const MEMORY: &str = "TWINLOCK_WGSL_MEMORY_BYTES";
+        let one_of = |name: &str, a: &str, b: &str| match lookup(name) {
+            None => Ok(None),
+            Some(text) if text.is_empty() => Ok(None),
+            Some(text) if text == a => Ok(Some(true)),
+            Some(text) if text == b => Ok(Some(false)),
+            Some(text) => Err(Error::invalid(format!("{name}={text} is neither {a} nor {b}"))),
+        };
+        let arithmetic = match lookup(ARITHMETIC).as_deref() {
+            None | Some("") => None,
+            Some("wide") => Some(Arithmetic::Wide),
+            Some("sparse") => Some(Arithmetic::Sparse),
+            Some("narrow") => Some(Arithmetic::Narrow),
+            Some(text) => {
+                let message = format!("{ARITHMETIC}={text} is not wide, sparse or narrow");
+                return Err(Error::invalid(message));
+            }
+        };
+        let unrolled = one_of(STYLE, "unrolled", "compact")?;
+        let number = |text: String| {
+            text.trim()
+                .parse()
+                .map_err(|_| Error::invalid(format!("{MEMORY}={text} is not a number of bytes")))
+        };
+        Ok(Self {
+            arithmetic,
+            style: unrolled.map(|yes| if yes { Style::Unrolled } else { Style::Compact }),
+            memory_bytes: lookup(MEMORY).map(number).transpose()?,
+            profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
+            portable: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings> {
+        Settings::from_lookup(|name| {
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_is_read() {
+        assert_eq!(read(&[]).expect("nothing set"), Settings::default());
+        let all = read(&[
+            ("TWINLOCK_WGSL_ARITHMETIC", "narrow"),
+            ("TWINLOCK_WGSL_STYLE", "unrolled"),
+            ("TWINLOCK_WGSL_MEMORY_BYTES", "4096"),
+            ("TWINLOCK_WGSL_PROFILE", "1"),
+        ]);
+        let expected = Settings {
+            arithmetic: Some(Arithmetic::Narrow),
+            style: Some(Style::Unrolled),
+            memory_bytes: Some(4096),
+            profile: true,
+            portable: false,
+        };
+        assert_eq!(all.expect("all set"), expected);
+        for (name, value) in [
+            ("TWINLOCK_WGSL_ARITHMETIC", "u64"),
+            ("TWINLOCK_WGSL_STYLE", "Compact"),
+            ("TWINLOCK_WGSL_MEMORY_BYTES", "4 GiB"),
+        ] {
+            let error = read(&[(name, value)]).expect_err("nonsense").to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
+    }
+}

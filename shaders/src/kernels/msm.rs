@@ -1,0 +1,359 @@
+//! Buckets: filled by a digit plan, then summed.
+//!
+//! Work is cut by position in the sorted entries, not by bucket, so a bucket of a million points
+//! costs what a million points in many buckets cost. A run of entries belongs to one thread. A
+//! bucket that starts in the run is its own: it begins from the accumulator and ends there. What
+//! the run adds to a bucket of an earlier run is its *head*, a point and the bucket's number as
+//! key. Heads of one bucket lie side by side; they are folded in runs by the same rule, level by
+//! level, until a window has one run, which can have no head.
+//!
+//! Kernels take windows `0..` of what is bound. Parameter `total` is the number of threads that
+//! have work.
+
+use twinlock_fields::FP;
+
+use crate::curve::{
+    Curve, FP_UNITS, add, add_affine, list, point_accessors, point_types, to_jacobian,
+};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
+
+/// Threads of a workgroup.
+pub const THREADS: u32 = 64;
+/// The key of a run without a head.
+pub const NO_KEY: u32 = u32::MAX;
+
+/// Adds bases into buckets. One thread a run of `run_len` entries, `dispatch_runs` runs from
+/// `run_first` of each window. Base i of the map is `bases[i - base_first]`; outside there is none.
+/// Bindings: offsets and entries (a plan's), bases, accumulator (elements), heads (elements, `runs`
+/// a window), keys (words). Params: total, dispatch_runs, run_first, runs, run_len, num_buckets,
+/// len, stride, base_first, num_bases.
+pub const ACCUMULATE_G1: Kernel = Kernel {
+    name: "msm_accumulate_g1",
+    source: |a, s| accumulate("msm_accumulate_g1", Curve::G1, false, a, s),
+};
+/// As [`ACCUMULATE_G1`].
+pub const ACCUMULATE_G2: Kernel = Kernel {
+    name: "msm_accumulate_g2",
+    source: |a, s| accumulate("msm_accumulate_g2", Curve::G2, false, a, s),
+};
+/// As [`ACCUMULATE_G1`] with a last binding, indices (words): scalar i has base `indices[i]`, none
+/// if that is `u32::MAX`.
+pub const ACCUMULATE_INDEXED_G1: Kernel = Kernel {
+    name: "msm_accumulate_indexed_g1",
+    source: |a, s| accumulate("msm_accumulate_indexed_g1", Curve::G1, true, a, s),
+};
+/// As [`ACCUMULATE_INDEXED_G1`].
+pub const ACCUMULATE_INDEXED_G2: Kernel = Kernel {
+    name: "msm_accumulate_indexed_g2",
+    source: |a, s| accumulate("msm_accumulate_indexed_g2", Curve::G2, true, a, s),
+};
+/// Folds a level of heads into the accumulator and the next level. One thread a run of `run_len`
+/// heads, `runs_out` runs a window. Bindings: accumulator, heads, keys. Params: total, runs_in,
+/// runs_out, run_len, in_first, out_first (of the first window, in heads), num_buckets.
+pub const FOLD_G1: Kernel =
+    Kernel { name: "msm_fold_g1", source: |a, s| fold("msm_fold_g1", Curve::G1, a, s) };
+/// As [`FOLD_G1`].
+pub const FOLD_G2: Kernel =
+    Kernel { name: "msm_fold_g2", source: |a, s| fold("msm_fold_g2", Curve::G2, a, s) };
+/// Sums of segments of buckets, bucket b counted b + 1 times. One thread a segment of
+/// `segment_len` buckets, `segments` a window. Bindings: buckets, sums (elements). Params: total,
+/// segments, segment_len, num_buckets, sums_first.
+pub const SEGMENTS_G1: Kernel =
+    Kernel { name: "msm_segments_g1", source: |a, s| segments("msm_segments_g1", Curve::G1, a, s) };
+/// As [`SEGMENTS_G1`].
+pub const SEGMENTS_G2: Kernel =
+    Kernel { name: "msm_segments_g2", source: |a, s| segments("msm_segments_g2", Curve::G2, a, s) };
+/// Plain sums of runs of points. One thread a run of `run_len` points, `runs_out` runs a window.
+/// Bindings: sums. Params: total, runs_in, runs_out, run_len, in_first, out_first.
+pub const SUM_G1: Kernel =
+    Kernel { name: "msm_sum_g1", source: |a, s| sum("msm_sum_g1", Curve::G1, a, s) };
+/// As [`SUM_G1`].
+pub const SUM_G2: Kernel =
+    Kernel { name: "msm_sum_g2", source: |a, s| sum("msm_sum_g2", Curve::G2, a, s) };
+/// Points to Jacobian ones. One thread a window. Bindings: sums, windows (elements). Params: total,
+/// in_first.
+pub const FINISH_G1: Kernel =
+    Kernel { name: "msm_finish_g1", source: |a, s| finish("msm_finish_g1", Curve::G1, a, s) };
+/// As [`FINISH_G1`].
+pub const FINISH_G2: Kernel =
+    Kernel { name: "msm_finish_g2", source: |a, s| finish("msm_finish_g2", Curve::G2, a, s) };
+
+/// This file's kernels.
+pub const KERNELS: &[Kernel] = &[
+    ACCUMULATE_G1,
+    ACCUMULATE_G2,
+    ACCUMULATE_INDEXED_G1,
+    ACCUMULATE_INDEXED_G2,
+    FOLD_G1,
+    FOLD_G2,
+    SEGMENTS_G1,
+    SEGMENTS_G2,
+    SUM_G1,
+    SUM_G2,
+    FINISH_G1,
+    FINISH_G2,
+];
+
+fn elements(name: &'static str) -> Binding {
+    Binding::elements(name, Access::ReadWrite)
+}
+
+fn words(name: &'static str) -> Binding {
+    Binding::words(name, Access::ReadWrite)
+}
+
+/// Fp, the points' types, and accessors for the bindings that hold points.
+fn point_functions(curve: Curve, arithmetic: Arithmetic, names: &[&str]) -> String {
+    let mut body = prelude(&FP, arithmetic);
+    body += &point_types(curve);
+    for name in names {
+        body += &accessors(&FP, name, true, arithmetic);
+        body += &point_accessors(curve, name);
+    }
+    body
+}
+
+/// Writes a sum where it belongs.
+const FLUSH: &str = "fn flush(is_head: bool, window: u32, run: u32, bucket: u32, sum: Xyzz) {
+    if is_head {
+        xyzz_store_heads(run, sum);
+        keys[params.keys_offset + run] = bucket;
+    } else {
+        xyzz_store_accumulator(window * params.num_buckets + bucket, sum);
+    }
+}
+";
+
+/// The bucket that owns a position, at or behind the bucket `low`.
+const BUCKET_AT: &str = "fn bucket_at(table: u32, first: u32, position: u32) -> u32 {
+    var low = first;
+    var high = params.num_buckets;
+    loop {
+        if low + 1u >= high { break; }
+        let middle = (low + high) / 2u;
+        if offsets[table + middle] <= position { low = middle; } else { high = middle; }
+    }
+    return low;
+}
+";
+
+fn accumulate(
+    name: &'static str,
+    curve: Curve,
+    indexed: bool,
+    arithmetic: Arithmetic,
+    style: Style,
+) -> Module {
+    let mut body = point_functions(curve, arithmetic, &["bases", "accumulator", "heads"]);
+    body += &add_affine(curve, style);
+    body += FLUSH;
+    body += BUCKET_AT;
+    let mut bindings = vec![
+        words("offsets"),
+        words("entries"),
+        elements("bases"),
+        elements("accumulator"),
+        elements("heads"),
+        words("keys"),
+    ];
+    // An entry never names a scalar past `len`, unless the plan is none.
+    let base = if indexed {
+        bindings.push(words("indices"));
+        "        let scalar = entry & 0x7fffffffu;
+        var index = 0xffffffffu;
+        if scalar < params.len { index = indices[params.indices_offset + scalar]; }
+        let base = index - params.base_first;
+        let has_base = index != 0xffffffffu && base < params.num_bases;"
+    } else {
+        "        let base = (entry & 0x7fffffffu) - params.base_first;
+        let has_base = base < params.num_bases;"
+    };
+    let main = format!(
+        "    if id >= params.total {{ return; }}
+    let window = id / params.dispatch_runs;
+    let window_run = params.run_first + id % params.dispatch_runs;
+    let run = window * params.runs + window_run;
+    keys[params.keys_offset + run] = {NO_KEY}u;
+    let table = params.offsets_offset + window * (params.num_buckets + 1u);
+    let window_entries = params.entries_offset + window * params.stride;
+    let count = min(offsets[table + params.num_buckets], params.len);
+    var position = window_run * params.run_len;
+    let end = min(position + params.run_len, count);
+    if position >= end {{ return; }}
+    var bucket = bucket_at(table, 0u, position);
+    var bucket_end = offsets[table + bucket + 1u];
+    var is_head = offsets[table + bucket] < position;
+    var sum = xyzz_identity();
+    if !is_head {{ sum = xyzz_load_accumulator(window * params.num_buckets + bucket); }}
+    var next = entries[window_entries + position];
+    loop {{
+        if position >= end {{ break; }}
+        if position >= bucket_end && bucket + 1u < params.num_buckets {{
+            flush(is_head, window, run, bucket, sum);
+            is_head = false;
+            bucket += 1u;
+            if offsets[table + bucket + 1u] <= position {{
+                bucket = bucket_at(table, bucket, position);
+            }}
+            bucket_end = offsets[table + bucket + 1u];
+            sum = xyzz_load_accumulator(window * params.num_buckets + bucket);
+        }}
+        let entry = next;
+        position += 1u;
+        if position < end {{ next = entries[window_entries + position]; }}
+{base}
+        if has_base {{
+            var point = affine_load_bases(base);
+            if (entry >> 31u) != 0u {{ point = affine_negate(point); }}
+            add_affine(&sum, point);
+        }}
+    }}
+    flush(is_head, window, run, bucket, sum);"
+    );
+    let params = vec![
+        "total",
+        "dispatch_runs",
+        "run_first",
+        "runs",
+        "run_len",
+        "num_buckets",
+        "len",
+        "stride",
+        "base_first",
+        "num_bases",
+    ];
+    Module::assemble(name, THREADS, bindings, params, &body, &main)
+}
+
+fn fold(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+    let mut body = point_functions(curve, arithmetic, &["accumulator", "heads"]);
+    body += &add(curve, style);
+    body += FLUSH;
+    let main = format!(
+        "    if id >= params.total {{ return; }}
+    let window = id / params.runs_out;
+    let begin = (id % params.runs_out) * params.run_len;
+    let end = min(begin + params.run_len, params.runs_in);
+    let heads_in = params.in_first + window * params.runs_in;
+    let run = params.out_first + id;
+    keys[params.keys_offset + run] = {NO_KEY}u;
+    var current = {NO_KEY}u;
+    var is_head = false;
+    var sum = xyzz_identity();
+    for (var i = begin; i < end; i += 1u) {{
+        let key = keys[params.keys_offset + heads_in + i];
+        if key != current {{
+            if current != {NO_KEY}u {{ flush(is_head, window, run, current, sum); }}
+            current = key;
+            is_head = false;
+            sum = xyzz_identity();
+            if key != {NO_KEY}u {{
+                if i == begin && i != 0u {{
+                    is_head = keys[params.keys_offset + heads_in + i - 1u] == key;
+                }}
+                if !is_head {{
+                    sum = xyzz_load_accumulator(window * params.num_buckets + key);
+                }}
+            }}
+        }}
+        if key != {NO_KEY}u {{ add(&sum, xyzz_load_heads(heads_in + i)); }}
+    }}
+    if current != {NO_KEY}u {{ flush(is_head, window, run, current, sum); }}"
+    );
+    Module::assemble(
+        name,
+        THREADS,
+        vec![elements("accumulator"), elements("heads"), words("keys")],
+        vec!["total", "runs_in", "runs_out", "run_len", "in_first", "out_first", "num_buckets"],
+        &body,
+        &main,
+    )
+}
+
+/// Running sums from the segment's end give sum (b - start + 1) B_b and the plain sum; start times
+/// the latter, by doubling and adding, is what is missing. Every addition goes through one call.
+fn segments(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+    let mut body = point_functions(curve, arithmetic, &["buckets", "sums"]);
+    body += &add(curve, style);
+    let main = "    if id >= params.total { return; }
+    let window = id / params.segments;
+    let start = (id % params.segments) * params.segment_len;
+    let len = min(params.segment_len, params.num_buckets - min(start, params.num_buckets));
+    let bucket_end = window * params.num_buckets + start + len;
+    let start_bits = 32u - countLeadingZeros(start);
+    var running = xyzz_identity();
+    var weighted = xyzz_identity();
+    let scaling = 2u * len;
+    let last = scaling + 2u * start_bits;
+    for (var i = 0u; i <= last; i += 1u) {
+        let is_odd = (i & 1u) != 0u;
+        var left = weighted;
+        var right = running;
+        if i < scaling {
+            if !is_odd {
+                left = running;
+                right = xyzz_load_buckets(bucket_end - 1u - i / 2u);
+            }
+        } else if i == last {
+            right = xyzz_load_sums(params.sums_first + id);
+        } else if !is_odd {
+            right = weighted;
+        } else if ((start >> (start_bits - 1u - (i - scaling) / 2u)) & 1u) == 0u {
+            right = xyzz_identity();
+        }
+        add(&left, right);
+        if i < scaling && !is_odd { running = left; } else { weighted = left; }
+        if i + 1u == scaling {
+            xyzz_store_sums(params.sums_first + id, weighted);
+            weighted = xyzz_identity();
+        }
+    }
+    xyzz_store_sums(params.sums_first + id, weighted);";
+    Module::assemble(
+        name,
+        THREADS,
+        vec![elements("buckets"), elements("sums")],
+        vec!["total", "segments", "segment_len", "num_buckets", "sums_first"],
+        &body,
+        main,
+    )
+}
+
+fn sum(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+    let mut body = point_functions(curve, arithmetic, &["sums"]);
+    body += &add(curve, style);
+    let main = "    if id >= params.total { return; }
+    let window = id / params.runs_out;
+    let begin = (id % params.runs_out) * params.run_len;
+    let end = min(begin + params.run_len, params.runs_in);
+    let points = params.in_first + window * params.runs_in;
+    var total = xyzz_identity();
+    for (var i = begin; i < end; i += 1u) { add(&total, xyzz_load_sums(points + i)); }
+    xyzz_store_sums(params.out_first + id, total);";
+    Module::assemble(
+        name,
+        THREADS,
+        vec![elements("sums")],
+        vec!["total", "runs_in", "runs_out", "run_len", "in_first", "out_first"],
+        &body,
+        main,
+    )
+}
+
+fn finish(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+    let mut body = point_functions(curve, arithmetic, &["sums"]);
+    body += &accessors(&FP, "windows", true, arithmetic);
+    body += &to_jacobian(curve, style);
+    let len = 3 * curve.degree();
+    let stores =
+        list(len, "\n", |i| format!("    fp_store_windows(at + {}u, point.c{i});", i * FP_UNITS));
+    let main = format!(
+        "    if id >= params.total {{ return; }}
+    let point = to_jacobian(xyzz_load_sums(params.in_first + id));
+    let at = id * {}u;
+{stores}",
+        len * FP_UNITS
+    );
+    let bindings = vec![elements("sums"), elements("windows")];
+    Module::assemble(name, THREADS, bindings, vec!["total", "in_first"], &body, &main)
+}

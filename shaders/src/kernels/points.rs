@@ -1,0 +1,102 @@
+//! Points as parameter files hold them, to canonical layout.
+
+use twinlock_fields::FP;
+
+use crate::curve::{Curve, FP_UNITS, decode, list, point_types};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
+
+/// Threads of a workgroup.
+pub const THREADS: u32 = 64;
+
+/// Decodes uncompressed points: x then y, big-endian, with Zcash's flag bits. One thread a point.
+/// Bindings: source and points (elements), status (one atomic word, lowered to `index_first` + the
+/// first index that is bad; bad points become the identity). Params: len, on_curve (0 or 1),
+/// index_first.
+pub const DECODE_G1: Kernel =
+    Kernel { name: "decode_points_g1", source: |a, s| decode_points(Curve::G1, false, a, s) };
+/// As [`DECODE_G1`], over Fp2: coefficients as c1, c0.
+pub const DECODE_G2: Kernel =
+    Kernel { name: "decode_points_g2", source: |a, s| decode_points(Curve::G2, false, a, s) };
+/// As [`DECODE_G1`] in place: bindings points, status.
+pub const DECODE_G1_IN_PLACE: Kernel = Kernel {
+    name: "decode_points_g1_in_place",
+    source: |a, s| decode_points(Curve::G1, true, a, s),
+};
+/// As [`DECODE_G2`] in place: bindings points, status.
+pub const DECODE_G2_IN_PLACE: Kernel = Kernel {
+    name: "decode_points_g2_in_place",
+    source: |a, s| decode_points(Curve::G2, true, a, s),
+};
+
+/// This file's kernels.
+pub const KERNELS: &[Kernel] = &[DECODE_G1, DECODE_G2, DECODE_G1_IN_PLACE, DECODE_G2_IN_PLACE];
+
+const SWAP: &str = "fn swap_words(v: vec4<u32>) -> vec4<u32> {
+    let eight = vec4<u32>(8u);
+    let far = vec4<u32>(24u);
+    let swapped = (v << far) | ((v & vec4<u32>(0xff00u)) << eight)
+        | ((v >> eight) & vec4<u32>(0xff00u)) | (v >> far);
+    return swapped.wzyx;
+}
+fn any_bits(v: vec4<u32>) -> u32 { return v.x | v.y | v.z | v.w; }
+";
+
+fn decode_points(curve: Curve, in_place: bool, arithmetic: Arithmetic, style: Style) -> Module {
+    let name = match (curve, in_place) {
+        (Curve::G1, false) => DECODE_G1.name,
+        (Curve::G2, false) => DECODE_G2.name,
+        (Curve::G1, true) => DECODE_G1_IN_PLACE.name,
+        (Curve::G2, true) => DECODE_G2_IN_PLACE.name,
+    };
+    let (degree, len) = (curve.degree(), curve.affine_len());
+    let source = if in_place { "points" } else { "source" };
+    let mut body = prelude(&FP, arithmetic);
+    body += &accessors(&FP, "points", true, arithmetic);
+    body += SWAP;
+    body += &point_types(curve);
+    body += &decode(curve, arithmetic, style);
+    let loads = list(len, "\n", |i| {
+        // The file has the higher coefficient first.
+        let at = (i / degree * degree + degree - 1 - i % degree) * FP_UNITS;
+        let quads = list(FP_UNITS, ", ", |quad| {
+            format!("swap_words({source}[start + {}u])", at + FP_UNITS - 1 - quad)
+        });
+        format!("    var v{i} = FpWords({quads});")
+    });
+    // The first coefficient in the file carries the flags.
+    let first = degree - 1;
+    let any =
+        list(len * FP_UNITS, " | ", |i| format!("any_bits(v{}.w{})", i / FP_UNITS, i % FP_UNITS));
+    let below = list(len, " && ", |i| format!("fp_words_below_modulus(v{i})"));
+    let values = list(len, ", ", |i| format!("fp_raw_to_kernel(fp_from_words(v{i}))"));
+    let off = list(degree, " && ", |i| format!("fp_is_zero(decoded.c{})", len + i));
+    let stores = list(len, "\n", |i| {
+        let value = format!("fp_select(fp_zero(), decoded.c{i}, good)");
+        format!("    fp_store_points(at + {}u, {value});", i * FP_UNITS)
+    });
+    let main = format!(
+        "    if id >= params.len {{ return; }}
+    let at = id * {units}u;
+    let start = params.{source}_offset + at;
+{loads}
+    let flags = v{first}.w2.w >> 29u;
+    v{first}.w2.w &= 0x1fffffffu;
+    let is_zero = ({any}) == 0u;
+    // Infinity is its flag and zeros; (0, 0) without it may not pass for infinity.
+    var good = (flags == 2u && is_zero) || (flags == 0u && !is_zero && {below});
+    let decoded = decode(Affine({values}));
+    if params.on_curve != 0u && !is_zero {{ good = good && {off}; }}
+    if !good {{ atomicMin(&status[params.status_offset], params.index_first + id); }}
+{stores}",
+        units = len * FP_UNITS,
+    );
+    let mut bindings = vec![
+        Binding::elements("source", Access::ReadWrite),
+        Binding::elements("points", Access::ReadWrite),
+        Binding::atomics("status"),
+    ];
+    if in_place {
+        bindings.remove(0);
+    }
+    Module::assemble(name, THREADS, bindings, vec!["len", "on_curve", "index_first"], &body, &main)
+}
