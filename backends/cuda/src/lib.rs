@@ -1,0 +1,1 @@
+//! twinlock's backend for NVIDIA GPUs.

@@ -1,0 +1,1 @@
+//! The arithmetic of the CUDA kernels, compiled as plain C++.

@@ -1,0 +1,1 @@
+//! twinlock's CUDA kernels as one fatbin.
