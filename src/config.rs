@@ -28,8 +28,8 @@ pub struct ProverOptions {
     pub variant: Option<Variant>,
     /// CPU threads of the CPU device; `None` for one a core.
     pub threads: Option<usize>,
-    /// Size of a staging slot in bytes.
-    pub staging_slot_bytes: u64,
+    /// Size of a staging slot in bytes; `None` for the device's choice.
+    pub staging_slot_bytes: Option<u64>,
     /// Number of staging slots.
     pub staging_slots: usize,
     /// How long to wait for a piece of a device's work. An attempt that waited in vain has failed; a
@@ -49,7 +49,7 @@ impl Default for ProverOptions {
             window_bits: None,
             variant: None,
             threads: None,
-            staging_slot_bytes: 1 << 20,
+            staging_slot_bytes: None,
             staging_slots: 4,
             timeout: Duration::from_secs(3600),
         }

@@ -159,7 +159,7 @@ impl OpenDevice {
         let staging = StagingPool::new(
             &*device,
             options.staging_slots,
-            options.staging_slot_bytes,
+            options.staging_slot_bytes.unwrap_or_else(|| device.staging_slot_bytes()),
             options.timeout,
         )?;
         let readback = Readback::new(&*device, READBACK_BYTES, options.timeout)?;
