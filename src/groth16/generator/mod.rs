@@ -8,7 +8,7 @@
 //! point for point.
 
 mod assembly;
-mod multiples;
+pub(crate) mod multiples;
 mod qap;
 
 use std::fmt;

@@ -1,5 +1,6 @@
 //! Multiples of a generator, made by the host or by a device.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,7 +30,7 @@ const STAGING_BYTES: u64 = 8 << 20;
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A point type of blstrs and the field of its coordinates.
-pub(super) trait Point: Canonical + Default {
+pub(crate) trait Point: Canonical + Default {
     type Field: Coordinate;
     const GROUP: Group;
 }
@@ -131,18 +132,49 @@ impl<P: Point> Base<'_, P> {
 }
 
 /// A device's memory for one table and one batch of multiples.
-pub(super) struct Workshop<'a> {
+pub(crate) struct Workshop<'a> {
     device: &'a Arc<dyn Device>,
     /// Table, scalars, points; of G2's size.
     lease: Lease,
 }
 
+/// A workshop at work on one table.
+struct Shift<'a, P: Point> {
+    device: &'a dyn Device,
+    stream: Stream,
+    staging: StagingRing,
+    window_bits: u32,
+    table: PointView,
+    scalars: View,
+    points: View,
+    _point: PhantomData<P>,
+}
+
 impl<'a> Workshop<'a> {
-    fn new(device: &'a Arc<dyn Device>) -> Result<Self, DeviceError> {
+    pub(crate) fn new(device: &'a Arc<dyn Device>) -> Result<Self, DeviceError> {
         let bytes = parts(Group::G2).iter().sum();
         let arena = Arena::new(device.clone(), bytes);
         arena.reserve(MemoryClass::Work, bytes)?;
         Ok(Self { device, lease: arena.lease("multiples", MemoryClass::Work, bytes)? })
+    }
+
+    /// Fills `target`, memory of the same device, with the multiples of `base` by `scalars`.
+    pub(crate) fn fill<P: Point>(
+        &self,
+        base: &P,
+        scalars: &[Scalar],
+        target: View,
+    ) -> Result<(), DeviceError> {
+        let table = FixedBase::with_window_bits(&affine(base), DEVICE_WINDOW_BITS);
+        self.at_work::<P>(&table, |shift| {
+            let mut at = 0;
+            for scalars in scalars.chunks(DEVICE_POINTS) {
+                let bytes = scalars.len() as u64 * P::GROUP.affine_bytes();
+                shift.make(scalars, target.slice(at, bytes)?)?;
+                at += bytes;
+            }
+            Ok(())
+        })
     }
 
     fn multiples<P: Point>(
@@ -152,55 +184,70 @@ impl<'a> Workshop<'a> {
         points: &mut [P],
         meter: &Meter<'_>,
     ) -> Result<(), DeviceError> {
-        let device = &**self.device;
-        let stream = device.create_stream("multiples")?;
-        // Before the stream goes, so that slots are wiped after their copies.
-        let mut staging = StagingRing::new(device, 4, STAGING_BYTES, TIMEOUT)?;
-        let made = self.run(stream, &mut staging, table, (scalars, points), meter);
-        let wiped = self.wipe(stream).and_then(|()| staging.wipe());
-        device.destroy_stream(stream)?;
-        made.and(wiped)
+        self.at_work::<P>(table, |shift| {
+            let mut readback = Readback::new(shift.device, STAGING_BYTES, TIMEOUT)?;
+            let batches = points.chunks_mut(DEVICE_POINTS).zip(scalars.chunks(DEVICE_POINTS));
+            for (points, scalars) in batches {
+                let bytes = views::as_bytes_mut(points);
+                let target = shift.points.slice(0, bytes.len() as u64)?;
+                shift.make(scalars, target)?;
+                readback.read_into(shift.device, shift.stream, target, bytes)?;
+                meter.add(scalars.len());
+            }
+            Ok(())
+        })
     }
 
-    fn run<P: Point>(
+    fn at_work<P: Point>(
         &self,
-        stream: Stream,
-        staging: &mut StagingRing,
         table: &FixedBase<P::Field>,
-        (scalars, points): (&[Scalar], &mut [P]),
-        meter: &Meter<'_>,
+        work: impl FnOnce(&mut Shift<'_, P>) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         let device = &**self.device;
         let [table_bytes, scalars_bytes, points_bytes] = parts(P::GROUP);
         let whole = self.lease.view();
-        let table_view = whole.slice(0, table_bytes)?;
-        let scalars_view = whole.slice(table_bytes, scalars_bytes)?;
-        let points_view = whole.slice(table_bytes + scalars_bytes, points_bytes)?;
-        put(device, stream, staging, table_view, bytemuck::cast_slice(table.table()))?;
-        let mut readback = Readback::new(device, STAGING_BYTES, TIMEOUT)?;
-        for (points, scalars) in points.chunks_mut(DEVICE_POINTS).zip(scalars.chunks(DEVICE_POINTS))
-        {
-            let len = scalars.len() as u64;
-            let scalars_view = scalars_view.slice(0, len * FR_BYTES)?;
-            let points_view = points_view.slice(0, len * P::GROUP.affine_bytes())?;
-            put(device, stream, staging, scalars_view, views::as_bytes(scalars))?;
-            let op = FixedBaseOp::new(
-                table.window_bits(),
-                PointView::new(table_view, P::GROUP)?,
-                FrView::new(scalars_view)?,
-                PointView::new(points_view, P::GROUP)?,
-            )?;
-            device.enqueue(stream, &Op::FixedBase(op))?;
-            readback.read_into(device, stream, points_view, views::as_bytes_mut(points))?;
-            meter.add(scalars.len());
-        }
-        Ok(())
+        let stream = device.create_stream("multiples")?;
+        let mut shift = Shift {
+            device,
+            stream,
+            staging: StagingRing::new(device, 4, STAGING_BYTES, TIMEOUT)?,
+            window_bits: table.window_bits(),
+            table: PointView::new(whole.slice(0, table_bytes)?, P::GROUP)?
+                .slice(0, table.table().len() as u64)?,
+            scalars: whole.slice(table_bytes, scalars_bytes)?,
+            points: whole.slice(table_bytes + scalars_bytes, points_bytes)?,
+            _point: PhantomData,
+        };
+        let made = shift
+            .put(shift.table.view(), bytemuck::cast_slice(table.table()))
+            .and_then(|()| work(&mut shift));
+        // The scalars of a key are its trapdoor.
+        let wiped = device
+            .enqueue(stream, &Op::Fill(Fill::zero(whole)))
+            .and_then(|()| device.record(stream))
+            .and_then(|end| device.synchronize(&end, TIMEOUT))
+            .and_then(|()| shift.staging.wipe());
+        device.destroy_stream(stream)?;
+        made.and(wiped)
+    }
+}
+
+impl<P: Point> Shift<'_, P> {
+    /// Enqueues the multiples by at most [`DEVICE_POINTS`] scalars.
+    fn make(&mut self, scalars: &[Scalar], target: View) -> Result<(), DeviceError> {
+        let place = self.scalars.slice(0, scalars.len() as u64 * FR_BYTES)?;
+        self.put(place, views::as_bytes(scalars))?;
+        let target = PointView::new(target, P::GROUP)?;
+        let op = FixedBaseOp::new(self.window_bits, self.table, FrView::new(place)?, target)?;
+        self.device.enqueue(self.stream, &Op::FixedBase(op))
     }
 
-    /// Zeroes what was on the device: the scalars of a key are its trapdoor.
-    fn wipe(&self, stream: Stream) -> Result<(), DeviceError> {
-        self.device.enqueue(stream, &Op::Fill(Fill::zero(self.lease.view())))?;
-        self.device.synchronize(&self.device.record(stream)?, TIMEOUT)
+    fn put(&mut self, target: View, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.staging.upload(self.device, self.stream, target, 4, |offset, out| {
+            let piece = bytes.get(offset as usize..).and_then(|rest| rest.get(..out.len()));
+            out.copy_from_slice(piece.ok_or_else(|| DeviceError::invalid("upload past its end"))?);
+            Ok(())
+        })
     }
 }
 
@@ -209,19 +256,4 @@ fn parts(group: Group) -> [u64; 3] {
     let table = FixedBaseOp::table_len(DEVICE_WINDOW_BITS) * group.affine_bytes();
     let batch = DEVICE_POINTS as u64;
     [table, batch * FR_BYTES, batch * group.affine_bytes()].map(|bytes| bytes.next_multiple_of(256))
-}
-
-fn put(
-    device: &dyn Device,
-    stream: Stream,
-    staging: &mut StagingRing,
-    target: View,
-    bytes: &[u8],
-) -> Result<(), DeviceError> {
-    let target = target.slice(0, bytes.len() as u64)?;
-    staging.upload(device, stream, target, 4, |offset, out| {
-        let piece = bytes.get(offset as usize..).and_then(|rest| rest.get(..out.len()));
-        out.copy_from_slice(piece.ok_or_else(|| DeviceError::invalid("upload past its end"))?);
-        Ok(())
-    })
 }
