@@ -23,6 +23,27 @@ pub(crate) struct Card {
     pub(crate) shared_bytes_per_block: u32,
     /// Level-2 cache.
     pub(crate) l2_bytes: u32,
+    /// Whether memory can be mapped to addresses.
+    pub(crate) maps_memory: bool,
+}
+
+impl Card {
+    /// A card that does not say what it is.
+    pub(crate) const fn unknown(ordinal: i32) -> Self {
+        Self {
+            ordinal,
+            model: String::new(),
+            capability: (0, 0),
+            memory_bytes: 0,
+            sm_count: 0,
+            threads_per_sm: 0,
+            registers_per_sm: 0,
+            shared_bytes_per_sm: 0,
+            shared_bytes_per_block: 0,
+            l2_bytes: 0,
+            maps_memory: false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -40,6 +61,7 @@ impl Card {
             shared_bytes_per_sm: 228 << 10,
             shared_bytes_per_block: 227 << 10,
             l2_bytes: 50 << 20,
+            maps_memory: true,
         }
     }
 }

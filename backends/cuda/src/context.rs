@@ -23,7 +23,8 @@ impl Context {
         // No thread spins for the device: nobody waits for it inside the driver in the steady state.
         let flags = CUctx_flags_enum::CU_CTX_SCHED_BLOCKING_SYNC as u32;
         // SAFETY: writes one handle; no parameters means a plain context.
-        let code = unsafe { sys::cuCtxCreate_v4(&raw mut raw, std::ptr::null_mut(), flags, device) };
+        let code =
+            unsafe { sys::cuCtxCreate_v4(&raw mut raw, std::ptr::null_mut(), flags, device) };
         check("cuCtxCreate", code)?;
         let context = Self(raw);
         // It was made current; the thread's own comes back.

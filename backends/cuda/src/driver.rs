@@ -41,8 +41,8 @@ impl Refusal {
     pub(crate) const fn meaning(self) -> Meaning {
         use CUresult::{
             CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_FUNCTION_NOT_LOADED,
-            CUDA_ERROR_INVALID_CLUSTER_SIZE, CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX,
-            CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_JIT_COMPILATION_DISABLED,
+            CUDA_ERROR_INVALID_CLUSTER_SIZE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_IMAGE,
+            CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_JIT_COMPILATION_DISABLED,
             CUDA_ERROR_JIT_COMPILER_NOT_FOUND, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
             CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_PERMITTED,
             CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNSUPPORTED_LIMIT,
@@ -53,6 +53,7 @@ impl Refusal {
             CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
             | CUDA_ERROR_FUNCTION_NOT_LOADED
             | CUDA_ERROR_INVALID_CLUSTER_SIZE
+            | CUDA_ERROR_INVALID_HANDLE
             | CUDA_ERROR_INVALID_IMAGE
             | CUDA_ERROR_INVALID_PTX
             | CUDA_ERROR_INVALID_VALUE
@@ -130,10 +131,10 @@ fn find() -> Result<i32, String> {
     match check("cuInit", code) {
         Ok(()) => Ok(version),
         Err(Refusal { code: CUresult::CUDA_ERROR_NO_DEVICE, .. }) => Err(no_device()),
-        Err(Refusal { code: CUresult::CUDA_ERROR_STUB_LIBRARY, .. }) => Err(
-            "the libcuda found is the toolkit's stub for linking, not a driver; install one"
-                .to_owned(),
-        ),
+        Err(Refusal { code: CUresult::CUDA_ERROR_STUB_LIBRARY, .. }) => {
+            Err("the libcuda found is the toolkit's stub for linking, not a driver; install one"
+                .to_owned())
+        }
         Err(refusal) => Err(refusal.to_string()),
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Launcher<'g> {
     name: &'static str,
     stream: CUstream,
     places: Vec<(Region, u64)>,
+    /// Whether something has been put on the stream.
+    begun: bool,
 }
 
 impl<'g> Launcher<'g> {
@@ -61,7 +63,12 @@ impl<'g> Launcher<'g> {
         stream: CUstream,
         places: Vec<(Region, u64)>,
     ) -> Self {
-        Self { gpu, name, stream, places }
+        Self { gpu, name, stream, places, begun: false }
+    }
+
+    /// Whether something has been put on the stream.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// The card: multiprocessors and sizes.
@@ -167,6 +174,7 @@ impl<'g> Launcher<'g> {
         let [x, y, z] = grid;
         let gpu = self.gpu;
         let stream = self.stream;
+        self.begun = true;
         let code = gpu.timed(kernel, stream, || {
             // SAFETY: the function belongs to the current context, the stream is alive, and each
             // parameter points to as many bytes as the kernel takes, which the driver copies now.
@@ -203,10 +211,11 @@ impl<'g> Launcher<'g> {
         }
         let start = self.pointer(target)?;
         let stream = self.stream;
+        self.begun = true;
         // SAFETY: so many words lie there, in memory that lives until they are set.
-        let code = self.gpu.timed("fill", stream, || unsafe {
-            sys::cuMemsetD32Async(start, word, words, stream)
-        });
+        let code = self
+            .gpu
+            .timed("fill", stream, || unsafe { sys::cuMemsetD32Async(start, word, words, stream) });
         check("cuMemsetD32Async", code).map_err(|refusal| self.failed(self.name, refusal))
     }
 
@@ -221,11 +230,19 @@ impl<'g> Launcher<'g> {
         }
         let (from, to) = (self.pointer(source)?, self.pointer(target)?);
         let stream = self.stream;
+        self.begun = true;
         // SAFETY: both ranges lie in memory that lives until they are copied.
         let code = self.gpu.timed("copy", stream, || unsafe {
             sys::cuMemcpyDtoDAsync_v2(to, from, len_bytes, stream)
         });
         check("cuMemcpyDtoDAsync", code).map_err(|refusal| self.failed(self.name, refusal))
+    }
+
+    /// Makes a call that the driver refuses, for tests.
+    pub(crate) fn break_it(&mut self) -> Result<()> {
+        // SAFETY: no word starts at an odd address, so the driver refuses it.
+        let code = unsafe { sys::cuMemsetD32Async(1, 0, 1, self.stream) };
+        check("cuMemsetD32Async", code).map_err(|refusal| self.failed(self.name, refusal))
     }
 
     fn failed(&self, name: &'static str, refusal: Refusal) -> Error {

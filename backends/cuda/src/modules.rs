@@ -134,8 +134,7 @@ fn functions(module: CUmodule) -> Result<Vec<CUfunction>, Refusal> {
     check("cuModuleGetFunctionCount", code)?;
     let mut functions: Vec<CUfunction> = vec![std::ptr::null_mut(); count as usize];
     // SAFETY: there is room for as many as are asked for.
-    let code =
-        unsafe { sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module) };
+    let code = unsafe { sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module) };
     check("cuModuleEnumerateFunctions", code)?;
     Ok(functions)
 }
@@ -160,9 +159,7 @@ fn describe(card: &Card, function: CUfunction) -> Result<(String, Kernel), Refus
         let (mut offset, mut size) = (0usize, 0usize);
         let at = param_bytes.len();
         // SAFETY: writes two numbers; an index past the last is refused.
-        let code = unsafe {
-            sys::cuFuncGetParamInfo(function, at, &raw mut offset, &raw mut size)
-        };
+        let code = unsafe { sys::cuFuncGetParamInfo(function, at, &raw mut offset, &raw mut size) };
         if code == CUresult::CUDA_ERROR_INVALID_VALUE {
             break;
         }
