@@ -121,6 +121,7 @@ struct alignas(16) Mont {
 
     TL_HD Mont dbl() const { return *this + *this; }
 
+    // The right factor's limbs may be any number below 2^(32 N).
     TL_HD Mont operator*(const Mont &b) const {
         uint32_t even[N], odd[N];
         first_row(even, odd, b.l[0]);
@@ -146,12 +147,12 @@ struct alignas(16) Mont {
         return out.divided_by_r().subtract_if_not_below();
     }
 
-    // The Montgomery form of the integer in these limbs, which must be below 2^(32 N).
+    // The Montgomery form of the integer in these limbs, modulo the modulus.
     TL_HD Mont to_montgomery() const {
         Mont r_squared;
         TL_UNROLL
         for (int i = 0; i < N; i++) r_squared.l[i] = P::r_squared(i);
-        return *this * r_squared;
+        return r_squared * *this;
     }
 
   private:
