@@ -49,6 +49,9 @@ fn params(out: &mut String, field: &Field) {
     }
     let _ = writeln!(out, "struct {name}Params {{");
     let _ = writeln!(out, "    static constexpr int N = {};", field.limbs);
+    // Whether the lowest limbs are those of 1 - 2^32 + 2^64.
+    let shifts = field.modulus[..2] == [1, u32::MAX];
+    let _ = writeln!(out, "    static constexpr bool LOW_PAIR_IS_SHIFTS = {shifts};");
     for (what, suffix, _) in &arrays {
         accessor(out, what, &format!("{upper}_{suffix}"));
     }

@@ -9,6 +9,8 @@ pub const MAX_LG: u32 = 28;
 
 /// Bits of the largest tile and of the largest digit, elements a thread, as in `ntt.cuh`.
 const LG_TILE: u32 = 11;
+/// Bits of a tile where a block's shared memory is short.
+const LG_SMALL_TILE: u32 = 10;
 const MAX_BITS: u32 = 9;
 const LG_PER_THREAD: u32 = 3;
 const LG_LOW: u32 = 10;
@@ -79,15 +81,18 @@ pub fn fill_tables() -> Launch {
     }
 }
 
-/// The launches of a transform, in order. `None` past [`MAX_LG`].
-pub fn plan(transform: Transform) -> Option<Vec<Launch>> {
+/// The launches of a transform, in order, on a device whose blocks have so much shared memory.
+/// `None` past [`MAX_LG`].
+pub fn plan(transform: Transform, shared_bytes_per_block: u32) -> Option<Vec<Launch>> {
+    let largest = (32 << LG_TILE) + (32 << MAX_BITS);
+    let lg_tile = if shared_bytes_per_block < largest { LG_SMALL_TILE } else { LG_TILE };
     match transform.lg {
         // One element: every factor is one.
         0 => Some(Vec::new()),
         1 | 2 => Some(vec![tiny(transform)]),
         3..=MAX_BITS => Some(vec![single(transform)]),
         10..=MAX_LG => {
-            let mut launches = passes(transform);
+            let mut launches = passes(transform, lg_tile);
             if transform.natural_input == transform.natural_output {
                 launches.push(reverse(transform.lg));
             }
@@ -148,7 +153,7 @@ fn single(transform: Transform) -> Launch {
 }
 
 /// The passes from natural to bit-reversed order or the other way.
-fn passes(transform: Transform) -> Vec<Launch> {
+fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
     let Transform { lg, inverse, coset, natural_input, .. } = transform;
     let count = lg.div_ceil(MAX_BITS);
     let mut launches = Vec::new();
@@ -159,7 +164,7 @@ fn passes(transform: Transform) -> Vec<Launch> {
         let at = if natural_input { left } else { done };
         // Columns are the places below the digit, or for the lowest digit those above.
         let neighbours = if at == 0 { lg - bits } else { at };
-        let cols = (LG_TILE - bits).min(neighbours);
+        let cols = (lg_tile - bits).min(neighbours);
         // What the digit counts: of inputs, those below it; of outputs, those before it.
         let weight = if inverse { done } else { left };
         let mut flags =

@@ -25,9 +25,18 @@ fn all(lg: u32) -> Vec<(Transform, oracle::Transform)> {
     oracle::Transform::all().into_iter().map(both).collect()
 }
 
-fn transformed(transform: Transform, values: &[Scalar], tables: &Tables) -> Vec<Scalar> {
+/// Shared memory of a block: an H200's, and one that is short.
+const SHARED_BYTES: u32 = 227 << 10;
+const FEW_SHARED_BYTES: u32 = 48 << 10;
+
+fn transformed(
+    transform: Transform,
+    shared_bytes: u32,
+    values: &[Scalar],
+    tables: &Tables,
+) -> Vec<Scalar> {
     let mut data: Vec<Fr> = values.iter().map(|value| Limbs(fr_words(value))).collect();
-    for launch in plan(transform).expect("in range") {
+    for launch in plan(transform, shared_bytes).expect("in range") {
         let factors: Vec<Fr> = launch.factors.iter().copied().map(Limbs).collect();
         let known = run(
             Launch {
@@ -59,10 +68,12 @@ fn every_transform_to_2_12() {
     for lg in 0..=12 {
         let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
         for (transform, oracle) in all(lg) {
-            let found = transformed(transform, &values, &tables);
             let expected = if lg <= 6 { ntt_naive } else { ntt_recursive }(&values, oracle);
-            let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{transform:?}, seed {seed}");
+            for shared_bytes in [SHARED_BYTES, FEW_SHARED_BYTES] {
+                let found = transformed(transform, shared_bytes, &values, &tables);
+                let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+                assert_eq!(differs, None, "{transform:?} with {shared_bytes} bytes, seed {seed}");
+            }
         }
     }
 }
@@ -78,7 +89,7 @@ fn larger_transforms() {
         let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
         let some = all(lg).into_iter().filter(|(t, _)| t.natural_input != t.natural_output);
         for (transform, oracle) in some.filter(|(t, _)| lg < 18 || t.coset == t.inverse) {
-            let found = transformed(transform, &values, &tables);
+            let found = transformed(transform, SHARED_BYTES, &values, &tables);
             let expected = ntt_recursive(&values, oracle);
             let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
             assert_eq!(differs, None, "{transform:?}, seed {seed}");
@@ -90,14 +101,16 @@ fn larger_transforms() {
 fn plans_fit_a_device() {
     for lg in 0..=MAX_LG {
         for (transform, _) in all(lg) {
-            let launches = plan(transform).expect("in range");
-            assert!(launches.len() <= if lg <= 27 { 4 } else { 5 }, "{transform:?}");
-            for launch in launches {
-                assert!((1..=256).contains(&launch.threads), "{launch:?}");
-                assert!((1..=1 << 20).contains(&launch.blocks), "{launch:?}");
-                assert!(launch.shared_bytes <= 80 << 10, "{launch:?}");
+            for shared_bytes in [SHARED_BYTES, FEW_SHARED_BYTES] {
+                let launches = plan(transform, shared_bytes).expect("in range");
+                assert!(launches.len() <= if lg <= 27 { 4 } else { 5 }, "{transform:?}");
+                for launch in launches {
+                    assert!((1..=256).contains(&launch.threads), "{launch:?}");
+                    assert!((1..=1 << 20).contains(&launch.blocks), "{launch:?}");
+                    assert!(launch.shared_bytes <= shared_bytes.min(80 << 10), "{launch:?}");
+                }
             }
         }
     }
-    assert!(all(MAX_LG + 1).iter().all(|(transform, _)| plan(*transform).is_none()));
+    assert!(all(MAX_LG + 1).iter().all(|(transform, _)| plan(*transform, 1).is_none()));
 }
