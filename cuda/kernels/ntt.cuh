@@ -327,15 +327,49 @@ TL_HD void tiny(const Pass &pass, const Fr &scale) {
     }
 }
 
-// Exchanges elements whose numbers are each other's reversed.
-TL_HD void reverse(char *data, uint32_t lg, uint32_t i) {
-    const uint32_t other = reverse_bits(i, lg);
-    if (i >= other) return;
-    char *a = data + 32 * size_t(i), *b = data + 32 * size_t(other);
-    const Fr first = Fr::load(a), second = Fr::load(b);
-    second.store(a);
-    first.store(b);
-}
+// Bit reversal in place. Elements whose numbers have the same middle bits, square tiles by their
+// four top and four low bits, change places with those of the reversed middle: one block both.
+struct Reversal {
+    static constexpr uint32_t BITS = 4;
+    static constexpr uint32_t THREADS = 1u << 2 * BITS;
+    static constexpr uint32_t SHARED_BYTES = 2 * 32 * THREADS;
+
+    char *data;
+    uint32_t lg, tile;
+
+    TL_HD uint32_t other() const { return reverse_bits(tile, lg - 2 * BITS); }
+    // The other tile's block does it.
+    TL_HD bool idle() const { return tile > other(); }
+
+    TL_HD char *element(uint32_t middle, uint32_t place) const {
+        const size_t high = place >> BITS, low = place & ((1u << BITS) - 1);
+        return data + 32 * (high << (lg - BITS) | size_t(middle) << BITS | low);
+    }
+    // Cells of neighbours and those of a row's reversed places are in banks of their own.
+    static TL_HD char *cell(char *shared, uint32_t half, uint32_t place) {
+        return shared + 32 * THREADS * half + 16 * (place ^ (place >> 5 & 7));
+    }
+    static TL_HD void put(char *shared, uint32_t half, uint32_t place, const Fr &value) {
+        store_quad(cell(shared, half, place), value.quad(0));
+        store_quad(cell(shared, half, place) + 16 * THREADS, value.quad(1));
+    }
+    static TL_HD Fr get(char *shared, uint32_t half, uint32_t place) {
+        Fr out;
+        out.set_quad(0, load_quad(cell(shared, half, place)));
+        out.set_quad(1, load_quad(cell(shared, half, place) + 16 * THREADS));
+        return out;
+    }
+
+    TL_HD void read(char *shared, uint32_t thread) const {
+        put(shared, 0, thread, Fr::load(element(tile, thread)));
+        put(shared, 1, thread, Fr::load(element(other(), thread)));
+    }
+    TL_HD void write(char *shared, uint32_t thread) const {
+        const uint32_t from = reverse_bits(thread, 2 * BITS);
+        get(shared, 0, from).store(element(other(), thread));
+        get(shared, 1, from).store(element(tile, thread));
+    }
+};
 
 TL_HD Fr constant(const uint32_t *limbs) {
     Fr out;

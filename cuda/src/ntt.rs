@@ -14,7 +14,9 @@ const LG_SMALL_TILE: u32 = 10;
 const MAX_BITS: u32 = 9;
 const LG_PER_THREAD: u32 = 3;
 const LG_LOW: u32 = 10;
-const REVERSE_THREADS: u32 = 256;
+const TABLES_THREADS: u32 = 256;
+/// Bits of a tile of the reversal, one element a thread.
+const LG_REVERSAL: u32 = 8;
 
 /// Elements of the tables, `TABLES_LEN` of `ntt.cuh`.
 const TABLES_LEN: u32 =
@@ -72,8 +74,8 @@ pub struct Launch {
 pub fn fill_tables() -> Launch {
     Launch {
         kernel: "ntt_tables",
-        blocks: TABLES_LEN.div_ceil(REVERSE_THREADS),
-        threads: REVERSE_THREADS,
+        blocks: TABLES_LEN.div_ceil(TABLES_THREADS),
+        threads: TABLES_THREADS,
         shared_bytes: 0,
         reads_tables: false,
         words: Vec::new(),
@@ -167,8 +169,7 @@ fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
         let cols = (lg_tile - bits).min(neighbours);
         // What the digit counts: of inputs, those below it; of outputs, those before it.
         let weight = if inverse { done } else { left };
-        let mut flags =
-            if natural_input { 0 } else { LOAD_REVERSED | STORE_REVERSED };
+        let mut flags = if natural_input { 0 } else { LOAD_REVERSED | STORE_REVERSED };
         // Between passes there are factors: before each but the first, or after each but the last.
         let between = if natural_input { done != 0 } else { left != 0 };
         // The coset's powers ride on them where both come on the same side.
@@ -197,8 +198,8 @@ fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
 fn reverse(lg: u32) -> Launch {
     Launch {
         kernel: "ntt_reverse",
-        blocks: (1u32 << lg).div_ceil(REVERSE_THREADS),
-        threads: REVERSE_THREADS,
+        blocks: 1 << (lg - LG_REVERSAL),
+        threads: 1 << LG_REVERSAL,
         shared_bytes: 0,
         reads_tables: false,
         words: vec![lg],
