@@ -44,7 +44,9 @@ impl FixedBase {
         const OP: &str = "fixed_base";
         if !(1..=Self::MAX_WINDOW_BITS).contains(&window_bits) {
             let most = Self::MAX_WINDOW_BITS;
-            return Err(Error::invalid(format!("{OP}: windows of {window_bits} bits, 1 to {most}")));
+            return Err(Error::invalid(format!(
+                "{OP}: windows of {window_bits} bits, 1 to {most}"
+            )));
         }
         let group = target.group();
         if table.group() != group {

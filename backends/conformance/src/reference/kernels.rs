@@ -6,8 +6,8 @@ use blstrs::Scalar;
 use group::Curve;
 use twinlock_api::layout::NO_BASE;
 use twinlock_api::op::{
-    BaseOf, Convert, DecodePoints, Digits, FixedBase, Gather, MsmAccumulate, MsmReduce, Ntt, PointCheck,
-    Vector, VectorKind,
+    BaseOf, Convert, DecodePoints, Digits, FixedBase, Gather, MsmAccumulate, MsmReduce, Ntt,
+    PointCheck, Vector, VectorKind,
 };
 use twinlock_api::{Error, Group, Op, Region, View};
 

@@ -79,7 +79,9 @@ fn check<C: CurveOracle>(
 
 fn multiples<C: CurveOracle>(f: &mut Fixture) -> Verdict {
     let mut verdict = passed();
-    for (window_bits, len) in [(1, 3), (2, 31), (5, 32), (7, 33), (8, 1), (8, 0), (8, 300), (11, 129)] {
+    for (window_bits, len) in
+        [(1, 3), (2, 31), (5, 32), (7, 33), (8, 1), (8, 0), (8, 300), (11, 129)]
+    {
         let base = C::Affine::generator() * Scalar::random(&mut f.rng);
         let mut scalars = edge_values(len, &mut f.rng);
         // Digits of exactly half a window, and a carry through all of them.

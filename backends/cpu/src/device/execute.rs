@@ -10,8 +10,8 @@ use crate::vector::{self, Input};
 use crate::workspace::{cast, cast_mut};
 use std::sync::Arc;
 use twinlock_api::op::{
-    BaseOf, Convert, DecodePoints, Digits, DigitsShape, Direction, FixedBase, MsmAccumulate, MsmReduce, Ntt,
-    Order, PointCheck, Vector, VectorKind,
+    BaseOf, Convert, DecodePoints, Digits, DigitsShape, Direction, FixedBase, MsmAccumulate,
+    MsmReduce, Ntt, Order, PointCheck, Vector, VectorKind,
 };
 use twinlock_api::{Error, Group, Op, Result, View};
 

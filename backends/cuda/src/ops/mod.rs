@@ -2,6 +2,7 @@
 
 pub(crate) mod digits;
 pub(crate) mod element;
+pub(crate) mod fixed_base;
 pub(crate) mod msm;
 pub(crate) mod ntt;
 pub(crate) mod points;
@@ -30,7 +31,7 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Op) -> Result<()> {
         Op::ToMontgomery(op) => element::to_montgomery(launcher, op),
         Op::FromMontgomery(op) => element::from_montgomery(launcher, op),
         Op::DecodePoints(op) => points::decode(launcher, op),
-        Op::FixedBase(op) => points::fixed_base(launcher, op),
+        Op::FixedBase(op) => fixed_base::enqueue(launcher, op),
         Op::Ntt(op) => ntt::enqueue(launcher, op),
         Op::Digits(op) => digits::enqueue(launcher, op),
         Op::MsmAccumulate(op) => msm::accumulate(launcher, op),
