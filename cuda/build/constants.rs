@@ -41,14 +41,14 @@ fn params(out: &mut String, field: &Field) {
         ("modulus", "MODULUS", field.modulus.to_vec()),
         ("one", "ONE", one),
         ("r_squared", "R_SQUARED", field.r_squared()),
+        // Of Fr it is -1: were the compiler to know, it would break up wide products to negate.
+        ("factor", "FACTOR", vec![field.reduction_factor(32)]),
     ];
     for (_, suffix, limbs) in &arrays {
         array(out, &format!("{upper}_{suffix}"), limbs);
     }
     let _ = writeln!(out, "struct {name}Params {{");
     let _ = writeln!(out, "    static constexpr int N = {};", field.limbs);
-    let factor = field.reduction_factor(32);
-    let _ = writeln!(out, "    static constexpr uint32_t FACTOR = {factor:#010x}u;");
     for (what, suffix, _) in &arrays {
         accessor(out, what, &format!("{upper}_{suffix}"));
     }

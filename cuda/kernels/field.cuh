@@ -121,6 +121,7 @@ struct alignas(16) Mont {
 
     TL_HD Mont dbl() const { return *this + *this; }
 
+    // The right factor's limbs may be any number below 2^(32 N).
     TL_HD Mont operator*(const Mont &b) const {
         uint32_t even[N], odd[N];
         first_row(even, odd, b.l[0]);
@@ -146,12 +147,12 @@ struct alignas(16) Mont {
         return out.divided_by_r().subtract_if_not_below();
     }
 
-    // The Montgomery form of the integer in these limbs, which must be below 2^(32 N).
+    // The Montgomery form of the integer in these limbs, modulo the modulus.
     TL_HD Mont to_montgomery() const {
         Mont r_squared;
         TL_UNROLL
         for (int i = 0; i < N; i++) r_squared.l[i] = P::r_squared(i);
-        return *this * r_squared;
+        return r_squared * *this;
     }
 
   private:
@@ -205,7 +206,7 @@ struct alignas(16) Mont {
 
     // Adds the multiple of the modulus to low + high 2^32 that makes the lowest limb 0.
     static TL_HD void reduce_row(uint32_t (&low)[N], uint32_t (&high)[N]) {
-        const uint32_t m = mul_lo(low[0], P::FACTOR);
+        const uint32_t m = mul_lo(low[0], P::factor(0));
         Carry carry;
         high[0] = mad_lo_cc(P::modulus(1), m, high[0], carry);
         high[1] = madc_hi_cc(P::modulus(1), m, high[1], carry);
@@ -234,7 +235,7 @@ struct alignas(16) Mont {
     static TL_HD void reduce_next_row(uint32_t (&low)[N], uint32_t (&spent)[N]) {
         Carry carry;
         low[0] = add_cc(low[0], spent[1], carry);
-        const uint32_t m = mul_lo(low[0], P::FACTOR);
+        const uint32_t m = mul_lo(low[0], P::factor(0));
         TL_UNROLL
         for (int j = 0; j < N - 2; j += 2) {
             spent[j] = madc_lo_cc(P::modulus(j + 1), m, spent[j + 2], carry);
@@ -261,7 +262,7 @@ struct alignas(16) Mont {
     // These limbs, any number below 2^(32 N), over R: at most the modulus.
     TL_HD Mont divided_by_r() const {
         uint32_t even[N], odd[N];
-        const uint32_t m = mul_lo(l[0], P::FACTOR);
+        const uint32_t m = mul_lo(l[0], P::factor(0));
         TL_UNROLL
         for (int j = 0; j < N; j += 2) {
             even[j] = l[j];
