@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod circuits;
 pub mod config;
+pub mod device_names;
 pub mod error;
 pub mod groth16;
 mod host_memory;

@@ -278,7 +278,7 @@ fn proofs_take_what_was_planned_and_race_with_nothing() {
         let mut options = ProverOptions::default();
         options.variant = Some(variant);
         // Small slots, so that slots are used again and again.
-        options.staging_slot_bytes = 4 << 10;
+        options.staging_slot_bytes = Some(4 << 10);
         options.workers = 1;
         let prover = Prover::with_devices(vec![device], options).unwrap();
         let before = card.held_bytes();

@@ -111,7 +111,7 @@ fn chunks_windows_and_slots_of_any_size_give_the_same_proof() {
                 options.msm_chunk = Some(chunk);
                 options.window_bits = window_bits;
                 // One G2 point a slot at the least.
-                options.staging_slot_bytes = 256 * (1 + chunk as u64 % 5);
+                options.staging_slot_bytes = Some(256 * (1 + chunk as u64 % 5));
                 options.staging_slots = 1 + chunk % 3;
             });
             for key in [prover.key(&file).unwrap(), prover.load(&file).unwrap()] {

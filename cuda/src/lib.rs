@@ -1,1 +1,14 @@
-//! twinlock's CUDA kernels as one fatbin.
+//! twinlock's CUDA kernels, compiled by nvcc for a list of architectures (`TWINLOCK_CUDA_ARCHS`,
+//! default `80,90,120,compute_75`: `90` is machine code, `compute_75` PTX).
+
+include!(concat!(env!("OUT_DIR"), "/images.rs"));
+
+/// Whole words, for the driver.
+#[repr(align(16))]
+#[cfg_attr(not(feature = "nvcc"), expect(dead_code))]
+struct Aligned<T>(T);
+
+/// Each unit's name and fatbin; none without feature `nvcc`.
+pub fn images() -> &'static [(&'static str, &'static [u8])] {
+    IMAGES
+}

@@ -28,7 +28,7 @@ use crate::{Error, Result};
 pub enum Subject {
     /// A forward NTT on device data, natural order in, bit-reversed out.
     Ntt,
-    /// An MSM, bases and scalars on the device, from digits to the sum on the host.
+    /// An MSM, bases on the device, from scalars in a staging buffer to the sum on the host.
     Msm(Group),
     /// A proof of `mix` from its assignment, key on the device.
     Prove,

@@ -1,4 +1,5 @@
-//! MSMs over bases whose logarithms are known, so that every sum can be checked.
+//! MSMs over bases whose logarithms are known, so that every sum can be checked. Bases are made on
+//! the device where it can, and stay there; scalars come from a staging buffer, as in a proof.
 
 use std::sync::Arc;
 
@@ -11,11 +12,15 @@ use rayon::prelude::*;
 use twinlock_api::op::{
     BaseOf, Digits, DigitsLayout, DigitsShape, Fill, MsmAccumulate, MsmLayout, MsmReduce,
 };
-use twinlock_api::{Device, Error as DeviceError, FrView, Group, MemoryClass, Op, PointView, View};
+use twinlock_api::{
+    Device, Error as DeviceError, FrView, Group, MemoryClass, Op, PointView, Staging, StagingKind,
+    View,
+};
 
 use super::room::Room;
 use super::session::Session;
 use super::{Measurement, Plan, length, wrong};
+use crate::groth16::generator::multiples::{Point, Workshop};
 use crate::views::{Canonical, as_bytes, as_bytes_mut};
 use crate::{Error, Result};
 
@@ -25,7 +30,7 @@ const SEED: u64 = 3;
 pub(super) trait Points:
     Curve<AffineRepr = Self::Affine> + group::Group<Scalar = Scalar> + Canonical
 {
-    type Affine: Canonical + Default;
+    type Affine: Point;
     const GROUP: Group;
 }
 
@@ -39,29 +44,62 @@ impl Points for G2Projective {
     const GROUP: Group = Group::G2;
 }
 
-/// `len` points start + i * step, and their logarithms.
-fn bases_of<G: Points>(len: usize) -> (Vec<G::Affine>, Vec<Scalar>) {
-    const BLOCK: usize = 1 << 10;
-    let rng = &mut ChaCha20Rng::seed_from_u64(SEED);
-    let (start, step) = (Scalar::random(&mut *rng), Scalar::random(rng));
-    let step_point = G::generator() * step;
-    let mut bases = vec![G::Affine::default(); len];
+/// Points between whose logarithms there is one step.
+const BLOCK: usize = 1 << 10;
+
+/// The logarithms of `len` bases: start + i * step.
+fn logarithms_of(len: usize) -> Vec<Scalar> {
+    let (start, step) = progression();
     let mut logarithms = vec![start; len];
-    bases.par_chunks_mut(BLOCK).zip(logarithms.par_chunks_mut(BLOCK)).enumerate().for_each(
-        |(block, (bases, logarithms))| {
-            let mut logarithm = start + step * Scalar::from((block * BLOCK) as u64);
-            let mut point = G::generator() * logarithm;
-            let mut points = Vec::with_capacity(bases.len());
-            for known in logarithms.iter_mut() {
-                *known = logarithm;
-                points.push(point);
-                logarithm += step;
-                point += step_point;
-            }
+    logarithms.par_chunks_mut(BLOCK).enumerate().for_each(|(block, logarithms)| {
+        let mut logarithm = start + step * Scalar::from((block * BLOCK) as u64);
+        for known in logarithms {
+            *known = logarithm;
+            logarithm += step;
+        }
+    });
+    logarithms
+}
+
+fn progression() -> (Scalar, Scalar) {
+    let rng = &mut ChaCha20Rng::seed_from_u64(SEED);
+    (Scalar::random(&mut *rng), Scalar::random(rng))
+}
+
+/// The bases of these logarithms, which are [`logarithms_of`]'s.
+fn bases_of<G: Points>(logarithms: &[Scalar]) -> Vec<G::Affine> {
+    let step_point = G::generator() * progression().1;
+    let mut bases = vec![G::Affine::default(); logarithms.len()];
+    bases.par_chunks_mut(BLOCK).zip(logarithms.par_chunks(BLOCK)).for_each(
+        |(bases, logarithms)| {
+            let first = logarithms.first().copied().unwrap_or_default();
+            let mut point = G::generator() * first;
+            let points: Vec<G> = (0..bases.len())
+                .map(|_| {
+                    let this = point;
+                    point += step_point;
+                    this
+                })
+                .collect();
             G::batch_normalize(&points, bases);
         },
     );
-    (bases, logarithms)
+    bases
+}
+
+/// Fills `target` with the bases of `logarithms`: the device makes them, or the host where it
+/// cannot.
+fn bases_on_device<G: Points>(
+    session: &mut Session,
+    target: View,
+    logarithms: &[Scalar],
+) -> Result<(), DeviceError> {
+    let generator = G::generator().to_affine();
+    match Workshop::new(&session.device)?.fill(&generator, logarithms, target) {
+        Err(DeviceError::Unsupported(_)) => {}
+        outcome => return outcome,
+    }
+    session.upload(target, as_bytes(&bases_of::<G>(logarithms)))
 }
 
 pub(super) fn run<G: Points>(
@@ -75,13 +113,13 @@ pub(super) fn run<G: Points>(
     for device in devices {
         room::<G>(len, &**device)?.require(lg, &**device)?;
     }
-    let (bases, logarithms) = bases_of::<G>(len);
-    let scalars = plan.scalars.sample(bases.len(), SEED);
+    let logarithms = logarithms_of(len);
+    let scalars = plan.scalars.sample(len, SEED);
     let dot: Scalar = (scalars.par_iter().zip(&logarithms)).map(|(s, l)| s * l).sum();
     let expected = G::generator() * dot;
     for device in devices {
         progress(lg, &device.info().name);
-        out.push(measure(plan, lg, device, &bases, (&scalars, expected))?);
+        out.push(measure::<G>(plan, lg, device, &logarithms, (&scalars, expected))?);
     }
     Ok(())
 }
@@ -107,12 +145,12 @@ fn measure<G: Points>(
     plan: &Plan,
     lg: u32,
     device: &Arc<dyn Device>,
-    bases: &[G::Affine],
+    logarithms: &[Scalar],
     (scalars, expected): (&[Scalar], G),
 ) -> Result<Measurement> {
     let mut session = Session::new(device, plan.timeout, plan.steps)?;
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let msm = Msm::prepare(&mut session, G::GROUP, as_bytes(bases), scalars).map_err(named)?;
+    let mut msm = Msm::prepare::<G>(&mut session, logarithms, scalars).map_err(named)?;
     let times = session.time(
         plan.iterations,
         |session| msm.run::<G>(session),
@@ -148,6 +186,8 @@ impl Sizes {
 
 /// An MSM with everything on the device.
 struct Msm {
+    scalars: Box<dyn Staging>,
+    scalars_view: View,
     ops: Vec<(&'static str, Op)>,
     windows: View,
     window_bits: u32,
@@ -156,12 +196,12 @@ struct Msm {
 }
 
 impl Msm {
-    fn prepare(
+    fn prepare<G: Points>(
         session: &mut Session,
-        group: Group,
-        bases: &[u8],
+        logarithms: &[Scalar],
         scalars: &[Scalar],
     ) -> Result<Self, DeviceError> {
+        let group = G::GROUP;
         let len = scalars.len() as u64;
         let Sizes { window_bits, digits, msm, workspace_bytes, windows_bytes } =
             Sizes::of(&*session.device, group, len)?;
@@ -173,14 +213,22 @@ impl Msm {
             leases.push(lease);
             Ok::<View, DeviceError>(view)
         };
-        let bases_view = buffer("bases", MemoryClass::Resident, bases.len() as u64)?;
+        let bases_bytes = len * group.affine_bytes();
+        let bases_view = buffer("bases", MemoryClass::Resident, bases_bytes)?;
         let scalars_view = buffer("scalars", MemoryClass::Work, size_of_val(scalars) as u64)?;
         let plan = buffer("digit_plan", MemoryClass::Work, digits.plan_bytes)?;
         let accumulator = buffer("buckets", MemoryClass::Work, msm.accumulator_bytes)?;
         let workspace = buffer("msm_workspace", MemoryClass::Work, workspace_bytes)?;
         let windows = buffer("windows", MemoryClass::Work, windows_bytes)?;
-        session.upload(bases_view, bases)?;
-        session.upload(scalars_view, as_bytes(scalars))?;
+        bases_on_device::<G>(session, bases_view, logarithms)?;
+        let mut staging = session.device.allocate_staging(
+            "scalars",
+            StagingKind::Upload,
+            scalars_view.len_bytes().max(4),
+        )?;
+        if let Some(host) = staging.host(session.timeout)?.get_mut(..size_of_val(scalars)) {
+            host.copy_from_slice(as_bytes(scalars));
+        }
 
         let accumulate = MsmAccumulate::new(
             &msm,
@@ -199,10 +247,11 @@ impl Msm {
             ("accumulate", Op::MsmAccumulate(accumulate)),
             ("reduce", Op::MsmReduce(MsmReduce::new(&msm, accumulator, windows, workspace)?)),
         ];
-        Ok(Self { ops, windows, window_bits, _leases: leases })
+        Ok(Self { scalars: staging, scalars_view, ops, windows, window_bits, _leases: leases })
     }
 
-    fn run<G: Points>(&self, session: &mut Session) -> Result<G, DeviceError> {
+    fn run<G: Points>(&mut self, session: &mut Session) -> Result<G, DeviceError> {
+        session.upload_staged(&mut *self.scalars, self.scalars_view)?;
         for (name, op) in &self.ops {
             session.step(name, op)?;
         }
@@ -231,11 +280,12 @@ mod tests {
 
     #[test]
     fn logarithms_are_the_bases() {
-        let (bases, logarithms) = bases_of::<G1Projective>(1500);
+        let logarithms = logarithms_of(1500);
+        let bases = bases_of::<G1Projective>(&logarithms);
         for at in [0, 1, 1023, 1024, 1499] {
             assert_eq!(bases[at].to_curve(), G1Projective::generator() * logarithms[at]);
         }
-        let (bases, logarithms) = bases_of::<G2Projective>(3);
+        let bases = bases_of::<G2Projective>(&logarithms);
         assert_eq!(bases[2].to_curve(), G2Projective::generator() * logarithms[2]);
     }
 

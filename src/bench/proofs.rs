@@ -5,12 +5,12 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use twinlock_api::Device;
+use twinlock_api::{Device, Error as DeviceError};
 
 use super::{Measurement, Plan, Step, median_ms};
 use crate::circuits::mix::{Mix, MixShape};
 use crate::groth16::assignment::Assignment;
-use crate::groth16::generator::generate_parameters;
+use crate::groth16::generator::generate_parameters_on;
 use crate::groth16::params::Parameters;
 use crate::groth16::proof::Proof;
 use crate::{Error, Prover, ProverOptions, Result};
@@ -28,7 +28,7 @@ pub(super) fn run(
     shape.require_key_room()?;
     let mut rng = ChaCha20Rng::seed_from_u64(SEED);
     progress(lg, "key");
-    let params = generate_parameters(Mix::blank(shape), &mut rng, &|_, _| ())?;
+    let params = key(devices, shape, &mut rng)?;
     let assignment = Mix::random(shape, &mut rng).assignment()?;
     let mut first = None;
     for device in devices {
@@ -41,6 +41,18 @@ pub(super) fn run(
         out.push(measurement);
     }
     Ok(())
+}
+
+/// A key, its points made by the first device that can.
+fn key(devices: &[Arc<dyn Device>], shape: MixShape, rng: &mut ChaCha20Rng) -> Result<Parameters> {
+    for device in devices {
+        let key =
+            generate_parameters_on(Some(device), Mix::blank(shape), &mut rng.clone(), &|_, _| ());
+        if !matches!(key, Err(Error::Device { source: DeviceError::Unsupported(_), .. })) {
+            return key;
+        }
+    }
+    generate_parameters_on(None, Mix::blank(shape), rng, &|_, _| ())
 }
 
 fn measure(

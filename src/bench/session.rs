@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use twinlock_api::{Device, Error as DeviceError, MemoryClass, Op, Stream, View};
+use twinlock_api::{Device, Error as DeviceError, MemoryClass, Op, Staging, Stream, View};
 
 use super::{Step, median_ms};
 use crate::scheduler::arena::{Arena, Lease};
@@ -19,7 +19,7 @@ pub(super) struct Session {
     stream: Stream,
     staging: StagingRing,
     readback: Readback,
-    timeout: Duration,
+    pub timeout: Duration,
     pub clock: StepClock,
 }
 
@@ -65,6 +65,20 @@ impl Session {
             Ok::<(), DeviceError>(())
         })?;
         self.finish()
+    }
+
+    /// Enqueues a copy of what a staging buffer holds. Waits for it if steps are measured apart.
+    pub fn upload_staged(
+        &mut self,
+        source: &mut dyn Staging,
+        target: View,
+    ) -> Result<(), DeviceError> {
+        self.device.upload(self.stream, source, 0, target)?;
+        if self.clock.is_on() {
+            self.finish()?;
+            self.clock.lap("upload");
+        }
+        Ok(())
     }
 
     pub fn download(&mut self, source: View) -> Result<Vec<u8>, DeviceError> {

@@ -12,6 +12,7 @@ use blstrs::Scalar;
 use ff::Field;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use twinlock_api::Device;
 
 use super::{CircuitEntry, CircuitInfo, CircuitOptions, KeyMaker, KeySource};
 use crate::groth16::assignment::{self, Assignment, SizeHint};
@@ -326,11 +327,12 @@ impl CircuitEntry for MixShape {
 impl KeyMaker for MixShape {
     fn generate(
         &self,
+        device: Option<&Arc<dyn Device>>,
         rng: &mut dyn RngCore,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Parameters> {
         self.require_key_room()?;
-        generator::generate_parameters(Mix::blank(*self), rng, progress)
+        generator::generate_parameters_on(device, Mix::blank(*self), rng, progress)
     }
 
     fn generate_verifying_key(&self, rng: &mut dyn RngCore) -> Result<VerifyingKey> {

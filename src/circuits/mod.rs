@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rand::RngCore;
 use rand_chacha::ChaCha20Rng;
+use twinlock_api::Device;
 
 use crate::groth16::assignment::Assignment;
 use crate::groth16::params::{ParameterSource, Parameters, VerifyingKey};
@@ -108,12 +109,14 @@ pub enum KeySource<'a> {
 /// Makes keys for one circuit, **for tests and demonstrations only**: whoever makes a key can
 /// prove anything under it (see [`crate::groth16::generator`]).
 pub trait KeyMaker: Send + Sync {
-    /// Makes a key; `progress` is given points done and points in all.
+    /// Makes a key, its points on `device` if there is one; `progress` is given points done and
+    /// points in all.
     ///
     /// # Errors
-    /// As [`crate::groth16::generator::generate_parameters`].
+    /// As [`crate::groth16::generator::generate_parameters_on`].
     fn generate(
         &self,
+        device: Option<&Arc<dyn Device>>,
         rng: &mut dyn RngCore,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Parameters>;

@@ -53,11 +53,11 @@ pub struct Args {
 enum What {
     /// Forward NTT over Fr, natural order in, bit-reversed out
     Ntt,
-    /// MSM over G1, bases and scalars on the device
+    /// MSM over G1, bases on the device, scalars from a staging buffer
     #[value(name = "msm-g1")]
     #[serde(rename = "msm-g1")]
     MsmG1,
-    /// MSM over G2, bases and scalars on the device
+    /// MSM over G2, bases on the device, scalars from a staging buffer
     #[value(name = "msm-g2")]
     #[serde(rename = "msm-g2")]
     MsmG2,

@@ -63,7 +63,7 @@ impl KeyedCircuitArgs {
             KeySource::Generated(maker) => {
                 warn_of_test_key(circuit);
                 let report = |done, total| progress.set(done, total);
-                Ok(Arc::new(maker.generate(&mut maker.demonstration_rng(), &report)?))
+                Ok(Arc::new(maker.generate(None, &mut maker.demonstration_rng(), &report)?))
             }
         }
     }

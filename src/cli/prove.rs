@@ -24,7 +24,7 @@ use super::document::{Document, ProofEntry, Times, scalar_hex};
 use super::output::{print, table, to_json};
 use super::progress::Progress;
 use super::seed::SeedArgs;
-use super::size::parse_size;
+use super::size::{DeviceSizes, parse_device_sizes, parse_size};
 
 /// Prove a circuit on a fresh random witness
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,8 @@ use super::size::parse_size;
     after_help = "Each proof is verified before it is given out. Public inputs are printed as \
     32 bytes each, little-endian.\n\n\
     Examples:\n  twinlock prove sapling-spend\n  \
-    twinlock prove mix --lg 16 --partitions 4 --out proofs.json"
+    twinlock prove mix --lg 16 --partitions 4 --out proofs.json\n  \
+    twinlock prove mix --partitions 9 --device cuda:0,cuda:1 --memory cuda:0=16GiB,cuda:1=8GiB"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -41,16 +42,20 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     partitions: u32,
-    /// `auto`, or a name that `twinlock devices` lists
-    #[arg(long, value_name = "NAME", default_value = AUTO)]
+    /// A name that `twinlock devices` lists, or several, separated by commas; `auto` for the best;
+    /// `all` for every device that can be used, the CPU too, but not software that plays a GPU, and
+    /// a card that two backends reach only once. With several, each takes a partition when it has
+    /// a worker free for one
+    #[arg(long, value_name = "NAME,NAME", default_value = AUTO)]
     device: String,
-    /// Partitions at work on the device at once: one computes while others stage
+    /// Partitions at work on each device at once: one computes while others stage
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// The most device memory to take, e.g. 16GiB [default: nine tenths of what is free]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    memory: Option<u64>,
+    /// The most memory to take of each device, e.g. 16GiB, or by name, e.g.
+    /// cuda:0=16GiB,cuda:1=8GiB [default: nine tenths of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = parse_device_sizes)]
+    memory: Option<DeviceSizes>,
     /// The most memory that assignments may take on the host together, e.g. 64GiB; one is always
     /// let through [default: half of what is available]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -76,7 +81,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let mut options = ProverOptions::default();
     options.device.clone_from(&args.device);
     options.workers = args.workers as usize;
-    options.memory_bytes = args.memory;
+    let memory = args.memory.clone().unwrap_or_default();
+    options.memory_bytes = memory.all;
+    options.device_memory_bytes = memory.each;
     options.host_memory_bytes = args.host_memory;
 
     let start = Instant::now();
@@ -213,7 +220,7 @@ impl Note {
     }
 }
 
-/// The devices that made the proofs; one name unless a proof was retried elsewhere.
+/// The devices that made the proofs.
 fn devices(document: &Document) -> String {
     let mut names: Vec<&str> = document.proofs.iter().map(|p| p.device.as_str()).collect();
     names.sort_unstable();
@@ -257,6 +264,9 @@ fn text(document: &Document) -> String {
         lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     for (at, proof) in document.proofs.iter().enumerate() {
         rows.push(vec![format!("proof {at}"), proof.proof.clone()]);
+        if proof.device != document.device {
+            rows.push(vec!["  device".to_owned(), proof.device.clone()]);
+        }
         for (i, input) in proof.public_inputs.iter().enumerate() {
             rows.push(vec![format!("  input {i}"), input.clone()]);
         }

@@ -268,6 +268,35 @@ impl Readback {
         Ok(bytes)
     }
 
+    /// Copies `source` over all of `target`, waiting for the work before it on `stream`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); `InvalidArgument` when the lengths differ.
+    pub fn read_into(
+        &mut self,
+        device: &dyn Device,
+        stream: Stream,
+        source: View,
+        target: &mut [u8],
+    ) -> Result<()> {
+        if source.len_bytes() != target.len() as u64 {
+            let (name, from, to) = (source.name(), source.len_bytes(), target.len());
+            return Err(Error::invalid(format!("{name}: {from} bytes to read into {to}")));
+        }
+        let mut offset = 0;
+        for target in target.chunks_mut(self.buffer.size_bytes() as usize) {
+            let len = target.len() as u64;
+            device.download(stream, source.slice(offset, len)?, self.buffer.as_mut(), 0)?;
+            let host = self.buffer.host(self.timeout)?;
+            let parts = target.par_chunks_mut(FILL_BYTES as usize);
+            parts.zip(host.par_chunks(FILL_BYTES as usize)).for_each(|(target, host)| {
+                target.copy_from_slice(&host[..target.len()]);
+            });
+            offset += len;
+        }
+        Ok(())
+    }
+
     /// Overwrites the buffer with zeros.
     ///
     /// # Errors
@@ -281,13 +310,18 @@ impl Readback {
 /// gives its bytes when it is asked again.
 fn wipe(buffer: &mut dyn Staging, timeout: Duration) -> Result<()> {
     outside_mem("waiting for a copy");
-    let outcome = buffer.host(timeout).map(|bytes| bytes.fill(0));
+    let outcome = buffer.host(timeout).map(zero);
     if outcome.is_err()
         && let Ok(bytes) = buffer.host(Duration::ZERO)
     {
-        bytes.fill(0);
+        zero(bytes);
     }
     outcome
+}
+
+/// Several threads, for it is in a proof's way.
+fn zero(bytes: &mut [u8]) {
+    bytes.par_chunks_mut(FILL_BYTES as usize).for_each(|bytes| bytes.fill(0));
 }
 
 #[cfg(test)]

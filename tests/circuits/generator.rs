@@ -10,7 +10,8 @@ use twinlock::Error;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::assignment::synthesize;
 use twinlock::groth16::generator::{
-    ToxicWaste, generate_parameters, generate_parameters_from, generate_verifying_key,
+    ToxicWaste, generate_parameters, generate_parameters_from, generate_parameters_on,
+    generate_verifying_key,
 };
 use twinlock::groth16::params::Parameters;
 
@@ -107,6 +108,22 @@ fn the_same_generator_gives_bellpersons_random_key() {
     )
     .unwrap();
     assert_equal(&ours, &theirs, "mix bits 8");
+}
+
+#[test]
+fn a_device_makes_the_same_key() {
+    let device = twinlock::registry::open("cpu", &twinlock_api::OpenOptions::default()).unwrap();
+    for profile in [Profile::Even, Profile::Bits] {
+        let shape = MixShape::new(9, profile).unwrap();
+        let seed: u64 = rand::random();
+        eprintln!("seed: {seed}");
+        let key = |device| {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            generate_parameters_on(device, Mix::blank(shape), rng, &silent).unwrap()
+        };
+        assert!(key(Some(&device)) == key(None), "mix {profile:?}");
+        assert_eq!(device.memory().unwrap().regions_bytes, 0);
+    }
 }
 
 /// Rows of the prover and columns of the key belong together.

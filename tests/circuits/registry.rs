@@ -33,7 +33,7 @@ fn demonstration_keys_agree() {
         let KeySource::Generated(maker) = entry.parameters().unwrap() else {
             panic!("mix has no production key");
         };
-        let key = maker.generate(&mut maker.demonstration_rng(), &|_, _| {}).unwrap();
+        let key = maker.generate(None, &mut maker.demonstration_rng(), &|_, _| {}).unwrap();
         let vk = maker.generate_verifying_key(&mut maker.demonstration_rng()).unwrap();
         assert!(vk == key.vk);
         found.push(vk);

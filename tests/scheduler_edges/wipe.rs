@@ -233,7 +233,7 @@ fn play(params: &Parameters, rng: &mut ChaCha20Rng) -> ([usize; 3], bool) {
     options.device = "cpu".into();
     options.workers = rng.gen_range(1..4);
     options.staging_slots = rng.gen_range(1..4);
-    options.staging_slot_bytes = 1 << rng.gen_range(9..14);
+    options.staging_slot_bytes = Some(1 << rng.gen_range(9..14));
     options.msm_chunk = Some(1 << rng.gen_range(3..6));
     options.memory_bytes = Some(rng.gen_range(6u64..40) << 17);
     let prover = Prover::with_devices(vec![device.clone()], options).unwrap();

@@ -107,6 +107,11 @@ pub trait Device: Send + Sync {
         size_bytes: u64,
     ) -> Result<Box<dyn Staging>>;
 
+    /// The size in bytes of a staging buffer whose copy runs at the link's full speed.
+    fn staging_slot_bytes(&self) -> u64 {
+        1 << 20
+    }
+
     /// Makes a stream.
     ///
     /// # Errors

@@ -23,5 +23,5 @@ pub mod reference;
 pub mod trials;
 
 pub use dual::{Dual, DualBackend};
-pub use harness::{Candidate, Settings, run, run_candidates};
+pub use harness::{Candidate, Settings, on_first_device, run, run_candidates};
 pub use reference::{Reference, ReferenceBackend};

@@ -75,34 +75,55 @@ impl<F: Coordinate> FixedBase<F> {
     /// # Errors
     /// [`KernelError::Length`] unless there are as many outputs as scalars.
     pub fn multiples(&self, scalars: &[Fr], out: &mut [Affine<F>]) -> Result<(), KernelError> {
-        expect_len("multiples of a fixed base", out.len(), scalars.len())?;
-        let row = 1usize << (self.window_bits - 1);
-        let windows = self.table.len() / row;
-        let scratch = || (Batch::new(), vec![0i32; windows * F::BATCH_LEN]);
-        (out.par_chunks_mut(F::BATCH_LEN).zip(scalars.par_chunks(F::BATCH_LEN))).for_each_init(
-            scratch,
-            |(batch, digits), (out, scalars)| {
-                for (at, scalar) in scalars.iter().enumerate() {
-                    let digits = digits.iter_mut().skip(at).step_by(F::BATCH_LEN);
-                    write_digits(scalar.from_montgomery().0, self.window_bits, digits);
-                }
-                out.fill(Affine::IDENTITY);
-                for (row, digits) in self.table.chunks(row).zip(digits.chunks(F::BATCH_LEN)) {
-                    batch.add(out, |at| match digits[at] {
-                        0 => Affine::IDENTITY,
-                        digit => {
-                            let Affine { x, y } = row[digit.unsigned_abs() as usize - 1];
-                            Affine { x, y: if digit < 0 { y.negate() } else { y } }
-                        }
-                    });
-                }
-                // The scalars of a key are its trapdoor.
-                digits.fill(0);
-                std::hint::black_box(digits);
-            },
-        );
-        Ok(())
+        multiples(&self.table, self.window_bits, scalars, out)
     }
+
+    /// The table: 2^(window_bits - 1) entries a window, those of digit 1 first.
+    pub fn table(&self) -> &[Affine<F>] {
+        &self.table
+    }
+}
+
+/// Writes `scalars[i]` times the base to `out[i]`, by the base's [`FixedBase::table`]. Scalars are
+/// in Montgomery form.
+///
+/// # Errors
+/// [`KernelError::Length`] unless there are as many outputs as scalars and the table is whole.
+pub fn multiples<F: Coordinate>(
+    table: &[Affine<F>],
+    window_bits: u32,
+    scalars: &[Fr],
+    out: &mut [Affine<F>],
+) -> Result<(), KernelError> {
+    let window_bits = window_bits.clamp(1, MAX_WINDOW_BITS);
+    let row = 1usize << (window_bits - 1);
+    let windows = BITS.div_ceil(window_bits) as usize;
+    expect_len("multiples of a fixed base", out.len(), scalars.len())?;
+    expect_len("table of a fixed base", table.len(), windows * row)?;
+    let scratch = || (Batch::new(), vec![0i32; windows * F::BATCH_LEN]);
+    (out.par_chunks_mut(F::BATCH_LEN).zip(scalars.par_chunks(F::BATCH_LEN))).for_each_init(
+        scratch,
+        |(batch, digits), (out, scalars)| {
+            for (at, scalar) in scalars.iter().enumerate() {
+                let digits = digits.iter_mut().skip(at).step_by(F::BATCH_LEN);
+                write_digits(scalar.from_montgomery().0, window_bits, digits);
+            }
+            out.fill(Affine::IDENTITY);
+            for (row, digits) in table.chunks(row).zip(digits.chunks(F::BATCH_LEN)) {
+                batch.add(out, |at| match digits[at] {
+                    0 => Affine::IDENTITY,
+                    digit => {
+                        let Affine { x, y } = row[digit.unsigned_abs() as usize - 1];
+                        Affine { x, y: if digit < 0 { y.negate() } else { y } }
+                    }
+                });
+            }
+            // The scalars of a key are its trapdoor.
+            digits.fill(0);
+            std::hint::black_box(digits);
+        },
+    );
+    Ok(())
 }
 
 /// The width of least work: an addition for each entry, and for each window of each multiple.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use twinlock_api::layout::{FR_BYTES, SCALAR_BITS};
-use twinlock_api::op::{DigitsShape, PointCheck, VectorKind};
+use twinlock_api::op::{DigitsShape, FixedBase, PointCheck, VectorKind};
 use twinlock_api::{Group, Op};
 
 /// Rates of a card, from which [`KernelRates::cost`] reckons an operation's time: the longer of
@@ -94,6 +94,11 @@ impl KernelRates {
                     PointCheck::OnCurve => in_fp(g, 1.0, 2.0, square),
                 };
                 (touched, 0.0, op.len() as f64 * (convert + on_curve))
+            }
+            Op::FixedBase(op) => {
+                let additions = f64::from(FixedBase::num_windows(op.window_bits()));
+                let work = in_fp(op.group(), 8.0, 2.0, self.square);
+                (touched, 0.0, op.len() as f64 * additions * work)
             }
             Op::Ntt(op) => {
                 let n = elements(op.data().len_bytes());

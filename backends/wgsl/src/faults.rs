@@ -10,6 +10,7 @@ use crate::timeline::Timeline;
 pub struct Faults {
     op: AtomicBool,
     memory: AtomicBool,
+    no_memory: AtomicBool,
     device: std::sync::OnceLock<(wgpu::Device, Arc<Timeline>)>,
 }
 
@@ -33,8 +34,13 @@ impl Faults {
         self.memory.store(true, Ordering::SeqCst);
     }
 
+    /// The driver has no memory for any region, until `refuse_allocations(false)`.
+    pub fn refuse_allocations(&self, refused: bool) {
+        self.no_memory.store(refused, Ordering::SeqCst);
+    }
+
     pub(crate) fn take_allocation(&self) -> bool {
-        self.memory.swap(false, Ordering::SeqCst)
+        self.memory.swap(false, Ordering::SeqCst) || self.no_memory.load(Ordering::SeqCst)
     }
 
     /// Nothing is submitted until `hold(false)`: waits run into their timeouts.

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use libtest_mimic::{Arguments, Trial};
 use twinlock_api::op::{Copy, Fill};
 use twinlock_api::{
     Backend, Device, Error, FrView, MemoryClass, Op, OpenOptions, Region, StagingKind, op,
 };
+use twinlock_conformance::harness::first_device;
+use twinlock_conformance::on_first_device;
 use twinlock_wgsl::{Faults, WgslBackend};
 
 const SOON: Duration = Duration::from_secs(120);
@@ -14,20 +17,13 @@ const SIZE_BYTES: u64 = 1 << 16;
 
 type Opened = (Arc<dyn Device>, Arc<Faults>);
 
-/// The first device, or none where there is none and none is required.
-fn open_with(backend: WgslBackend) -> Option<Opened> {
-    let found = backend.discover();
-    let Some(first) = found.iter().find(|found| found.usable.is_ok()) else {
-        let required = std::env::var("TWINLOCK_REQUIRE").unwrap_or_default();
-        let required = required.split(',').any(|name| name.trim().starts_with("wgsl"));
-        assert!(!required, "TWINLOCK_REQUIRE names wgsl, but: {found:?}");
-        eprintln!("not tested: {found:?}");
-        return None;
-    };
-    Some(backend.open_with_faults(&first.name).expect("it opens"))
+/// The first device.
+fn open_with(backend: WgslBackend) -> Opened {
+    let name = first_device(&backend).expect("it was there before");
+    backend.open_with_faults(&name).expect("it opens")
 }
 
-fn open() -> Option<Opened> {
+fn open() -> Opened {
     open_with(WgslBackend::default())
 }
 
@@ -58,7 +54,30 @@ fn filled(device: &dyn Device, region: Region, word: u32) {
     assert_eq!(bytes, word.to_le_bytes().repeat(region.size_bytes() as usize / 4));
 }
 
-#[test]
+fn main() {
+    macro_rules! on_a_device {
+        ($($test:ident),* $(,)?) => {
+            vec![$(on_first_device(WgslBackend::default(), stringify!($test), |_| $test())),*]
+        };
+    }
+    let mut tests = on_a_device![
+        two_devices_work_at_once_and_keep_apart,
+        a_lost_device_says_so_everywhere_and_opens_again,
+        a_device_lost_at_work_ends_every_wait,
+        out_of_memory_is_told_and_passes,
+        a_setting_bounds_the_regions,
+        waits_end_with_their_timeout_and_the_work_still_runs,
+        long_queues_keep_their_order,
+        dropped_with_work_enqueued,
+        a_refused_command_is_a_failed_kernel,
+    ];
+    tests.push(Trial::test("unknown_names_are_told_the_known_ones", || {
+        unknown_names_are_told_the_known_ones();
+        Ok(())
+    }));
+    libtest_mimic::run(&Arguments::from_args(), tests).exit()
+}
+
 fn unknown_names_are_told_the_known_ones() {
     let backend = WgslBackend::default();
     let error = backend.open("wgsl:99", &OpenOptions::default()).map(drop).expect_err("no such");
@@ -70,9 +89,8 @@ fn unknown_names_are_told_the_known_ones() {
     }
 }
 
-#[test]
 fn two_devices_work_at_once_and_keep_apart() {
-    let (Some((first, first_faults)), Some((second, _))) = (open(), open()) else { return };
+    let ((first, first_faults), (second, _)) = (open(), open());
     let regions = [&first, &second].map(|device| work(&**device, SIZE_BYTES));
     std::thread::scope(|scope| {
         for (device, region) in [&first, &second].into_iter().zip(regions) {
@@ -110,9 +128,8 @@ fn two_devices_work_at_once_and_keep_apart() {
     filled(&*second, regions[1], 7);
 }
 
-#[test]
 fn a_lost_device_says_so_everywhere_and_opens_again() {
-    let Some((device, faults)) = open() else { return };
+    let (device, faults) = open();
     let region = work(&*device, SIZE_BYTES);
     let view = region.whole("view").expect("view");
     let stream = device.create_stream("stream").expect("stream");
@@ -149,7 +166,7 @@ fn a_lost_device_says_so_everywhere_and_opens_again() {
         assert!(matches!(outcome, Err(Error::DeviceLost { .. })), "{at}: {outcome:?}");
     }
     drop((upload, download, device));
-    let Some((device, _)) = open() else { panic!("it was there before") };
+    let (device, _) = open();
     let region = work(&*device, SIZE_BYTES);
     fill_and_check(&*device, region);
 }
@@ -160,9 +177,8 @@ fn fill_and_check(device: &dyn Device, region: Region) {
 }
 
 /// Lost with work on the device rather than before it.
-#[test]
 fn a_device_lost_at_work_ends_every_wait() {
-    let Some((device, faults)) = open() else { return };
+    let (device, faults) = open();
     let region = work(&*device, 32 << 20);
     let stream = device.create_stream("stream").expect("stream");
     let view = region.whole("view").expect("view");
@@ -190,9 +206,8 @@ fn a_device_lost_at_work_ends_every_wait() {
     assert!(matches!(after, Err(Error::DeviceLost { .. })), "{after:?}");
 }
 
-#[test]
 fn out_of_memory_is_told_and_passes() {
-    let Some((device, faults)) = open() else { return };
+    let (device, faults) = open();
     let held = work(&*device, SIZE_BYTES);
     faults.fail_next_allocation();
     let outcome = device.allocate("refused", MemoryClass::Resident, 1 << 20);
@@ -207,12 +222,9 @@ fn out_of_memory_is_told_and_passes() {
     device.free(region).expect("free");
 }
 
-#[test]
 fn a_setting_bounds_the_regions() {
     let limit = 10 << 20;
-    let Some((device, _)) = open_with(WgslBackend::default().with_memory_bytes(limit)) else {
-        return;
-    };
+    let (device, _) = open_with(WgslBackend::default().with_memory_bytes(limit));
     assert_eq!(device.info().memory_bytes, limit);
     assert!(device.info().max_region_bytes <= limit);
     let regions = [work(&*device, 4 << 20), work(&*device, 4 << 20)];
@@ -226,9 +238,8 @@ fn a_setting_bounds_the_regions() {
     assert!(memory.free_bytes <= 2 << 20);
 }
 
-#[test]
 fn waits_end_with_their_timeout_and_the_work_still_runs() {
-    let Some((device, faults)) = open() else { return };
+    let (device, faults) = open();
     let region = work(&*device, SIZE_BYTES);
     let view = region.whole("view").expect("view");
     let stream = device.create_stream("stream").expect("stream");
@@ -250,9 +261,8 @@ fn waits_end_with_their_timeout_and_the_work_still_runs() {
 }
 
 /// Thousands of operations that nobody waits for in between: nothing blocks, order is kept.
-#[test]
 fn long_queues_keep_their_order() {
-    let Some((device, faults)) = open() else { return };
+    let (device, faults) = open();
     let (a, b) = (work(&*device, 4096), work(&*device, 4096));
     let (a_view, b_view) = (a.whole("a").expect("view"), b.whole("b").expect("view"));
     let stream = device.create_stream("stream").expect("stream");
@@ -278,9 +288,8 @@ fn long_queues_keep_their_order() {
 }
 
 /// A device goes with work enqueued: the work ends first, and nothing hangs.
-#[test]
 fn dropped_with_work_enqueued() {
-    let Some((device, _)) = open() else { return };
+    let (device, _) = open();
     let region = work(&*device, 16 << 20);
     let stream = device.create_stream("stream").expect("stream");
     let view = region.whole("view").expect("view");
@@ -294,9 +303,8 @@ fn dropped_with_work_enqueued() {
 }
 
 /// What is not encodable poisons its stream, with the operation's name; others go on.
-#[test]
 fn a_refused_command_is_a_failed_kernel() {
-    let Some((device, faults)) = open() else { return };
+    let (device, faults) = open();
     let region = work(&*device, SIZE_BYTES);
     let view = region.whole("view").expect("view");
     let sick = device.create_stream("sick").expect("stream");

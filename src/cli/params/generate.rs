@@ -9,6 +9,8 @@ use twinlock::bench::milliseconds;
 use twinlock::circuits::KeySource;
 use twinlock::groth16::params::{Inspection, inspect};
 use twinlock::pending_file::PendingFile;
+use twinlock::registry;
+use twinlock_api::OpenOptions;
 
 use super::inspect as table_of;
 use crate::cli::circuit::CircuitArgs;
@@ -29,6 +31,9 @@ pub struct Args {
     /// Where to write the verifying key by itself too
     #[arg(long, value_name = "FILE")]
     vk_out: Option<PathBuf>,
+    /// Make the points on this device, e.g. cuda:0; the host makes them otherwise
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     #[command(flatten)]
     seed: SeedArgs,
     /// Print JSON
@@ -52,13 +57,16 @@ pub fn run(args: &Args) -> Result<Outcome> {
         let problem = "it has production parameters; none are generated for it";
         return Err(invalid(circuit.label(), problem));
     };
+    let options = OpenOptions::default();
+    let device = args.device.as_deref().map(|name| registry::open(name, &options)).transpose()?;
     let out = PendingFile::create(&args.out)?;
     let vk_out = args.vk_out.as_deref().map(PendingFile::create).transpose()?;
     note("notice", "these parameters are for tests: their maker could forge proofs");
     let mut rng = args.seed.rng("the trapdoor");
     let progress = Progress::new(format!("generating parameters of {}", circuit.label()));
     let start = Instant::now();
-    let parameters = maker.generate(&mut *rng, &|done, total| progress.set(done, total))?;
+    let parameters =
+        maker.generate(device.as_ref(), &mut *rng, &|done, total| progress.set(done, total))?;
     let generate_ms = milliseconds(start.elapsed());
     progress.say("writing");
     let readable = out.is_regular();

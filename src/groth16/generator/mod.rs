@@ -8,29 +8,26 @@
 //! point for point.
 
 mod assembly;
+pub(crate) mod multiples;
 mod qap;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use bellpepper_core::{Circuit, SynthesisError};
-use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+use blstrs::{G1Affine, G1Projective, G2Projective, Scalar};
 use ff::Field;
 use group::{Curve, Group};
 use rand::RngCore;
 use rayon::prelude::*;
-use twinlock_cpu::field::{Coordinate, Fp, Fp2, Fr};
-use twinlock_cpu::fixed_base::FixedBase;
+use twinlock_api::Device;
 
 use super::assignment::secret;
 use super::params::{Parameters, VerifyingKey};
-use crate::views::{self, Canonical};
 use crate::{Error, Result};
 use assembly::Assembly;
+use multiples::{Maker, Meter};
 use qap::{Domain, Qap};
-
-/// Points between two reports of progress.
-const REPORT_POINTS: usize = 1 << 14;
 
 /// The trapdoor of a key. Scalars are wiped when it is dropped, and `Debug` shows none.
 pub struct ToxicWaste {
@@ -114,6 +111,20 @@ pub fn generate_parameters<C: Circuit<Scalar>>(
     generate_parameters_from(circuit, &ToxicWaste::random(rng), progress)
 }
 
+/// [`generate_parameters`] with a device to make the points, `None` for the host: the same key.
+///
+/// # Errors
+/// As there, and [`Error::Device`] for what the device answers; `Unsupported` where it has no
+/// [`FixedBase`](twinlock_api::op::FixedBase).
+pub fn generate_parameters_on<C: Circuit<Scalar>>(
+    device: Option<&Arc<dyn Device>>,
+    circuit: C,
+    rng: &mut dyn RngCore,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Parameters> {
+    generate(device, circuit, &ToxicWaste::random(rng), progress)
+}
+
 /// [`generate_parameters`] from a given trapdoor.
 ///
 /// # Errors
@@ -123,7 +134,17 @@ pub fn generate_parameters_from<C: Circuit<Scalar>>(
     waste: &ToxicWaste,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Parameters> {
+    generate(None, circuit, waste, progress)
+}
+
+fn generate<C: Circuit<Scalar>>(
+    device: Option<&Arc<dyn Device>>,
+    circuit: C,
+    waste: &ToxicWaste,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Parameters> {
     waste.check()?;
+    let maker = Maker::new(device)?;
     let assembly = Assembly::of(circuit, false)?;
     let domain = Domain::for_rows(assembly.rows());
     let inputs = assembly.inputs;
@@ -141,16 +162,16 @@ pub fn generate_parameters_from<C: Circuit<Scalar>>(
     let mut h = domain.scaled_powers(&waste.tau, &scale);
 
     let in_g1 = h.len() + external.len() + a.len() + b.len();
-    let meter = Meter { done: AtomicU64::new(0), total: (in_g1 + b.len()) as u64, progress };
-    let g1 = FixedBase::<Fp>::new(&affine(&waste.g1.to_affine()), in_g1);
-    let g2 = FixedBase::<Fp2>::new(&affine(&waste.g2.to_affine()), b.len());
-    let h_query = multiples(&g1, &mut h, &meter)?;
+    let meter = Meter::new((in_g1 + b.len()) as u64, progress);
+    let g1 = maker.base(&waste.g1.to_affine(), in_g1);
+    let g2 = maker.base(&waste.g2.to_affine(), b.len());
+    let h_query = g1.multiples(&mut h, &meter)?;
     let (ic, l) = external.split_at_mut(inputs);
-    let ic = multiples(&g1, ic, &meter)?;
-    let l = multiples(&g1, l, &meter)?;
-    let a = multiples(&g1, &mut a, &meter)?;
-    let b_g2 = multiples(&g2, &mut b.clone(), &meter)?;
-    let b_g1 = multiples(&g1, &mut b, &meter)?;
+    let ic = g1.multiples(ic, &meter)?;
+    let l = g1.multiples(l, &meter)?;
+    let a = g1.multiples(&mut a, &meter)?;
+    let b_g2 = g2.multiples(&mut b.clone(), &meter)?;
+    let b_g1 = g1.multiples(&mut b, &meter)?;
     Ok(Parameters { vk: verifying_key(waste, ic), h: h_query, l, a, b_g1, b_g2 })
 }
 
@@ -169,10 +190,10 @@ pub fn generate_verifying_key<C: Circuit<Scalar>>(
     let domain = Domain::for_rows(assembly.rows());
     let qap = Qap::evaluate(&assembly, assembly.inputs, domain, &waste.tau)?;
     let mut external = external(&qap, assembly.inputs, &waste)?;
-    let g1 = FixedBase::<Fp>::new(&affine(&waste.g1.to_affine()), external.len());
-    let meter =
-        Meter { done: AtomicU64::new(0), total: external.len() as u64, progress: &|_, _| {} };
-    let ic = multiples(&g1, &mut external, &meter)?;
+    let maker = Maker::Host;
+    let g1 = maker.base(&waste.g1.to_affine(), external.len());
+    let meter = Meter::new(external.len() as u64, &|_, _| {});
+    let ic = g1.multiples(&mut external, &meter)?;
     Ok(verifying_key(&waste, ic))
 }
 
@@ -212,41 +233,4 @@ fn verifying_key(waste: &ToxicWaste, ic: Vec<G1Affine>) -> VerifyingKey {
         delta_g2: (waste.g2 * waste.delta).to_affine(),
         ic,
     }
-}
-
-/// A point type of blstrs and the field of its coordinates.
-trait Point<F>: Canonical + Default {}
-
-impl Point<Fp> for G1Affine {}
-impl Point<Fp2> for G2Affine {}
-
-fn affine<F: Coordinate, P: Point<F>>(point: &P) -> twinlock_cpu::field::Affine<F> {
-    bytemuck::pod_read_unaligned(views::as_bytes(std::slice::from_ref(point)))
-}
-
-struct Meter<'a> {
-    done: AtomicU64,
-    total: u64,
-    progress: &'a (dyn Fn(u64, u64) + Sync),
-}
-
-/// The multiples of the table's base by `scalars`, which are wiped.
-fn multiples<F: Coordinate, P: Point<F>>(
-    table: &FixedBase<F>,
-    scalars: &mut [Scalar],
-    meter: &Meter<'_>,
-) -> Result<Vec<P>> {
-    let mut points = vec![P::default(); scalars.len()];
-    for (points, scalars) in points.chunks_mut(REPORT_POINTS).zip(scalars.chunks(REPORT_POINTS)) {
-        let scalars: &[Fr] = bytemuck::cast_slice(views::as_bytes(scalars));
-        let out = bytemuck::cast_slice_mut(views::as_bytes_mut(points));
-        table.multiples(scalars, out).map_err(|error| Error::Invalid {
-            what: "fixed base".into(),
-            problem: error.to_string(),
-        })?;
-        let step = scalars.len() as u64;
-        (meter.progress)(meter.done.fetch_add(step, Ordering::Relaxed) + step, meter.total);
-    }
-    secret::wipe(scalars);
-    Ok(points)
 }

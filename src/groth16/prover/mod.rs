@@ -39,6 +39,7 @@ use super::params::{CircuitShape, ParameterSource, Query};
 use super::proof::Proof;
 use super::verifier::{PreparedVerifyingKey, prepare_verifying_key};
 use crate::config::ProverOptions;
+use crate::device_names;
 use crate::host_memory;
 use crate::registry;
 use crate::scheduler::core::{DeviceId, MemoryUsage};
@@ -129,18 +130,18 @@ impl fmt::Debug for Prover {
 }
 
 impl Prover {
-    /// Opens the device that `options` names, again if it is lost.
+    /// Opens the devices that `options` names, again if one is lost.
     ///
     /// # Errors
-    /// `Unknown` or `Device`.
+    /// `Unknown`, `Device`, or `Invalid` for names that make no sense.
     pub fn new(options: ProverOptions) -> Result<Self> {
-        let (name, open) = (options.device.clone(), OpenOptions { threads: options.threads });
-        let device = registry::open(&name, &open)?;
-        // Not `auto`: what is opened again is what was lost.
-        let name = device.info().name.clone();
-        let opener: Opener = Arc::new(move || registry::open(&name, &open));
-        let slot = DeviceSlot::new(device, Some(opener), &options)?;
-        Self::with_slots(vec![slot], options)
+        let open = OpenOptions { threads: options.threads };
+        let devices = device_names::open(&options.device, &open)?;
+        let slots = devices
+            .into_iter()
+            .map(|(device, opener)| DeviceSlot::new(device, Some(opener), &options));
+        let slots = slots.collect::<Result<_>>()?;
+        Self::with_slots(slots, options)
     }
 
     /// Proves on `devices`, the preferred first; a proof that fails its self-check on one is
@@ -173,7 +174,8 @@ impl Prover {
             let known = "at least one is needed".into();
             return Err(Error::Unknown { kind: "device", name: String::new(), known });
         }
-        let names = slots.iter().map(|slot| slot.name.clone());
+        let names: Vec<_> = slots.iter().map(|slot| slot.name.clone()).collect();
+        options.check_memory_names(&names)?;
         let host_bytes =
             options.host_memory_bytes.unwrap_or_else(host_memory::half_of_available_bytes);
         let runtime = Runtime::new(names, options.workers, host_bytes);
@@ -409,7 +411,7 @@ impl Prover {
             let open = OpenOptions { threads: self.options.threads };
             let devices = vec![registry::open("cpu", &open)?];
             // The limit was meant for the device that failed.
-            let options = ProverOptions { memory_bytes: None, ..self.options.clone() };
+            let options = self.options.without_memory_limits();
             let mut cpu = Self::with_devices(devices, options)?;
             // For one proof a whole key is not worth its memory.
             cpu.streams = true;

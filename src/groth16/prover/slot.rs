@@ -115,7 +115,7 @@ impl DeviceSlot {
     pub fn replace_by_cpu(&self, options: &ProverOptions) -> Result<()> {
         let device = registry::open("cpu", &OpenOptions { threads: options.threads })?;
         // The limit was meant for the other device.
-        let options = ProverOptions { memory_bytes: None, ..options.clone() };
+        let options = options.without_memory_limits();
         let open = OpenDevice::new(device, &options).map_err(|error| named("cpu", error))?;
         *lock(&self.open) = Some(Arc::new(open));
         Ok(())
@@ -155,11 +155,12 @@ pub(super) struct OpenDevice {
 impl OpenDevice {
     fn new(device: Arc<dyn Device>, options: &ProverOptions) -> Result<Self, DeviceError> {
         let free = device.memory()?.free_bytes;
-        let budget = options.memory_bytes.unwrap_or(free / 10 * 9);
+        let limit = options.memory_limit_bytes(&device.info().name);
+        let budget = limit.unwrap_or(free / 10 * 9);
         let staging = StagingPool::new(
             &*device,
             options.staging_slots,
-            options.staging_slot_bytes,
+            options.staging_slot_bytes.unwrap_or_else(|| device.staging_slot_bytes()),
             options.timeout,
         )?;
         let readback = Readback::new(&*device, READBACK_BYTES, options.timeout)?;

@@ -3,11 +3,13 @@
 //! Constructors check shapes; fields are readable, not writable, so a backend may trust them.
 
 mod element;
+mod fixed_base;
 mod msm;
 mod ntt;
 mod points;
 
 pub use element::{Convert, Copy, Fill, Gather, Vector, VectorKind};
+pub use fixed_base::FixedBase;
 pub use msm::{BaseOf, Digits, DigitsLayout, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
 pub use ntt::{Direction, Ntt, NttLayout, Order};
 pub use points::{DecodePoints, PointCheck};
@@ -32,6 +34,8 @@ pub enum Op {
     FromMontgomery(Convert),
     /// Uncompressed big-endian points to canonical form.
     DecodePoints(DecodePoints),
+    /// Multiples of one point.
+    FixedBase(FixedBase),
     /// Number-theoretic transform, in place.
     Ntt(Ntt),
     /// Sorts signed window digits of scalars into a plan.
@@ -66,6 +70,7 @@ impl Op {
             Self::ToMontgomery(_) => "to_montgomery",
             Self::FromMontgomery(_) => "from_montgomery",
             Self::DecodePoints(_) => "decode_points",
+            Self::FixedBase(_) => "fixed_base",
             Self::Ntt(_) => "ntt",
             Self::Digits(_) => "digits",
             Self::MsmAccumulate(_) => "msm_accumulate",
@@ -97,6 +102,7 @@ impl Op {
             Self::Vector(op) => op.map(&mut map)?,
             Self::ToMontgomery(op) | Self::FromMontgomery(op) => op.map(&mut map)?,
             Self::DecodePoints(op) => op.map(&mut map)?,
+            Self::FixedBase(op) => op.map(&mut map)?,
             Self::Ntt(op) => op.map(&mut map)?,
             Self::Digits(op) => op.map(&mut map)?,
             Self::MsmAccumulate(op) => op.map(&mut map)?,

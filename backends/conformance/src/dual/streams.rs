@@ -36,6 +36,7 @@ fn element_bytes(op: &Op, view: View) -> u64 {
     match op {
         Op::Fill(_) | Op::Copy(_) => 4,
         Op::DecodePoints(op) if view == op.target() => op.group().affine_bytes(),
+        Op::FixedBase(op) if view == op.target() => op.group().affine_bytes(),
         _ => FR_BYTES,
     }
 }

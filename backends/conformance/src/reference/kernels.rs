@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use blstrs::Scalar;
+use group::Curve;
 use twinlock_api::layout::NO_BASE;
 use twinlock_api::op::{
-    BaseOf, Convert, DecodePoints, Digits, Gather, MsmAccumulate, MsmReduce, Ntt, PointCheck,
-    Vector, VectorKind,
+    BaseOf, Convert, DecodePoints, Digits, FixedBase, Gather, MsmAccumulate, MsmReduce, Ntt,
+    PointCheck, Vector, VectorKind,
 };
 use twinlock_api::{Error, Group, Op, Region, View};
 
@@ -118,6 +119,10 @@ pub(super) fn run(memory: &mut Memory, op: &Op) -> Result<(), String> {
             Group::G1 => decode_points::<G1>(memory, op),
             Group::G2 => decode_points::<G2>(memory, op),
         },
+        Op::FixedBase(op) => match op.group() {
+            Group::G1 => fixed_base::<G1>(memory, op),
+            Group::G2 => fixed_base::<G2>(memory, op),
+        },
         Op::Ntt(op) => ntt(memory, op),
         Op::Digits(op) => digits(memory, op),
         Op::MsmAccumulate(op) => match op.group() {
@@ -126,6 +131,15 @@ pub(super) fn run(memory: &mut Memory, op: &Op) -> Result<(), String> {
         },
         Op::MsmReduce(op) => msm_reduce(memory, op),
     }
+}
+
+/// The table's first point is the base itself; the rest goes unused here.
+fn fixed_base<C: CurveOracle>(memory: &mut Memory, op: &FixedBase) -> Result<(), String> {
+    let base = memory.bytes(op.table())?.get(..C::affine_bytes()).and_then(C::decode);
+    let base = base.ok_or("the table has no first point")?;
+    let multiple = |scalar: Scalar| C::encode(&(base * scalar).to_affine());
+    let bytes: Vec<u8> = memory.frs(op.scalars())?.into_iter().flat_map(multiple).collect();
+    memory.store(op.target(), &bytes)
 }
 
 fn gather(memory: &mut Memory, op: &Gather) -> Result<(), String> {

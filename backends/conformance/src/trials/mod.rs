@@ -2,6 +2,7 @@
 
 mod buffers;
 mod convert;
+mod fixed_base;
 mod handles;
 mod memory;
 mod msm;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Trial> {
         vector::trials(),
         convert::trials(),
         points::trials(),
+        fixed_base::trials(),
         ntt::trials(),
         msm::trials(),
         msm_values::trials(),

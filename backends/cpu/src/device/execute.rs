@@ -3,14 +3,15 @@
 use super::memory::{Claim, Memory};
 use crate::error::KernelError;
 use crate::field::{Affine, Coordinate, Fp, Fp2, Fr, Jacobian};
+use crate::fixed_base;
 use crate::msm::{self, BaseMap, Plan, Shape};
 use crate::ntt::{self, Transform};
 use crate::vector::{self, Input};
 use crate::workspace::{cast, cast_mut};
 use std::sync::Arc;
 use twinlock_api::op::{
-    BaseOf, Convert, DecodePoints, Digits, DigitsShape, Direction, MsmAccumulate, MsmReduce, Ntt,
-    Order, PointCheck, Vector, VectorKind,
+    BaseOf, Convert, DecodePoints, Digits, DigitsShape, Direction, FixedBase, MsmAccumulate,
+    MsmReduce, Ntt, Order, PointCheck, Vector, VectorKind,
 };
 use twinlock_api::{Error, Group, Op, Result, View};
 
@@ -78,6 +79,10 @@ impl Execution<'_> {
             Op::ToMontgomery(op) => self.convert(op, true),
             Op::FromMontgomery(op) => self.convert(op, false),
             Op::DecodePoints(op) => self.decode_points(op),
+            Op::FixedBase(op) => match op.group() {
+                Group::G1 => self.fixed_base::<Fp>(op),
+                Group::G2 => self.fixed_base::<Fp2>(op),
+            },
             Op::Ntt(op) => self.ntt(op),
             Op::Digits(op) => self.digits(op),
             Op::MsmAccumulate(op) => match op.group() {
@@ -155,6 +160,15 @@ impl Execution<'_> {
             Group::G2 => crate::decode::decode_points::<Fp2>(target.bytes_mut(), source, on_curve),
         })?;
         self.lower_status(op.status(), first)
+    }
+
+    fn fixed_base<F: Coordinate>(&self, op: &FixedBase) -> Result<()> {
+        let (table, scalars) = (self.read(op.table())?, self.read(op.scalars())?);
+        let mut target = self.write(op.target())?;
+        let table: &[Affine<F>] = self.kernel(cast("table", table.bytes()))?;
+        let scalars: &[Fr] = self.kernel(cast("scalars", scalars.bytes()))?;
+        let target = self.kernel(cast_mut("target", target.bytes_mut()))?;
+        self.kernel(fixed_base::multiples(table, op.window_bits(), scalars, target))
     }
 
     fn ntt(&self, op: &Ntt) -> Result<()> {

@@ -1,0 +1,114 @@
+//! Opens a card, warm: nothing that comes later makes the driver load, compile or allocate.
+#![allow(unsafe_code)]
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys;
+use twinlock_api::{Error, Result};
+
+use crate::context::Context;
+use crate::discover::Found;
+use crate::driver::{Meaning, Refusal, check};
+use crate::events::EventPool;
+use crate::faults::Faults;
+use crate::gpu::{Gpu, Tables};
+use crate::launcher::Launcher;
+use crate::memory::{Allocation, Memory, out_of_memory};
+use crate::modules::Modules;
+use crate::ops;
+use crate::profile::Profile;
+use crate::settings::Settings;
+use crate::streams::StreamPool;
+use crate::tables::{Table, TableFill, TablePlaces};
+
+/// How long tables may take to be filled.
+const FILL_WAIT: Duration = Duration::from_secs(60);
+
+/// Opens what was found.
+pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Result<Arc<Gpu>> {
+    let Found { card, discovered } = found;
+    let info = discovered.usable.map_err(Error::Unsupported)?;
+    let refused = |refusal: Refusal| match refusal.meaning() {
+        Meaning::OutOfMemory => out_of_memory(&format!("a context on {}", info.name), 0, None),
+        // Nothing is lost that was not there yet.
+        Meaning::Refused | Meaning::Lost => Error::Unsupported(format!("{}: {refusal}", info.name)),
+    };
+    let context = Context::new(card.ordinal).map_err(refused)?;
+    let plain_allocations = settings.plain_allocations || !card.maps_memory;
+    let tables = ops::tables(&card);
+    let gpu = {
+        let _current = context.enter().map_err(refused)?;
+        let modules = Modules::load(&card, twinlock_cuda_kernels::images())
+            .map_err(|reason| Error::Unsupported(format!("{}: {reason}", info.name)))?;
+        let streams = StreamPool::new().map_err(refused)?;
+        let events = EventPool::new().map_err(refused)?;
+        let places = TablePlaces::new(&tables);
+        let size_bytes = places.size_bytes;
+        let allocation = match size_bytes {
+            0 => None,
+            _ => Some(
+                Allocation::new(card.ordinal, size_bytes, plain_allocations).map_err(refused)?,
+            ),
+        };
+        let address = allocation.map_or(0, |allocation| allocation.address);
+        (modules, streams, events, Tables { address, places, allocation })
+    };
+    let (modules, streams, events, device_tables) = gpu;
+    let gpu = Arc::new(Gpu {
+        info,
+        card,
+        plain_allocations,
+        modules,
+        tables: device_tables,
+        memory: Memory::new(settings.memory_bytes),
+        streams,
+        events,
+        profile: settings.profile.then(Profile::default),
+        faults: Arc::clone(&faults),
+        lost: OnceLock::new(),
+        context: Some(context),
+    });
+    for (name, kernel) in gpu.modules.iter() {
+        tracing::debug!(
+            name,
+            registers = kernel.registers,
+            local_bytes = kernel.local_bytes,
+            shared_bytes = kernel.static_shared_bytes,
+            "kernel"
+        );
+    }
+    fill(&gpu, tables).inspect_err(|error| {
+        // What still runs must end before its memory goes.
+        gpu.lose(error.to_string());
+    })?;
+    faults.attach(Arc::downgrade(&gpu));
+    Ok(gpu)
+}
+
+/// Fills the tables, and has a stream run once.
+fn fill(gpu: &Gpu, tables: Vec<Table>) -> Result<()> {
+    let _current = gpu.enter()?;
+    let raw = gpu.streams.take().map_err(|refusal| gpu.failed("open", refusal))?;
+    for Table { name, size_bytes, fill } in tables {
+        let mut launcher = Launcher::new(gpu, name, raw.0, Vec::new());
+        match fill {
+            TableFill::Launch(launch) => launch(&mut launcher)?,
+            TableFill::Bytes(bytes) => {
+                if bytes.len() as u64 != size_bytes {
+                    let reason = format!("{} bytes for a table of {size_bytes}", bytes.len());
+                    return Err(Error::KernelFailed { name, reason });
+                }
+                let address = launcher.table(name)?;
+                // SAFETY: the table has as many bytes; the copy has run when the call returns.
+                let code =
+                    unsafe { sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) };
+                check("cuMemcpyHtoD", code).map_err(|refusal| gpu.failed(name, refusal))?;
+            }
+        }
+    }
+    let end = gpu.record(raw.0)?;
+    gpu.wait(&end, "the constant tables", Instant::now(), FILL_WAIT)?;
+    gpu.streams.give_back(raw, Some(end));
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Compiles every `kernels/*.cu` with nvcc, once an architecture, when feature `nvcc` is on.
+
+#[path = "build/constants.rs"]
+mod constants;
+#[path = "build/nvcc.rs"]
+mod nvcc;
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+type Result<T> = std::result::Result<T, String>;
+
+fn main() -> std::process::ExitCode {
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            println!("cargo::error={}", error.replace('\n', " | "));
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=kernels");
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let write = |name: &str, text: String| {
+        let path = out.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    write("constants.cuh", constants::header())?;
+    let mut units = Vec::new();
+    if env::var_os("CARGO_FEATURE_NVCC").is_some() {
+        units = nvcc::compile("kernels".as_ref(), &out)?;
+    }
+    write("images.rs", images(&units))
+}
+
+/// The table of images. The driver reads headers of eight-byte words, hence the alignment.
+fn images(units: &[String]) -> String {
+    let entry = |unit: &String| {
+        format!(
+            "    (\"{unit}\", &Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{unit}.fatbin\"))).0),\n"
+        )
+    };
+    let entries: String = units.iter().map(entry).collect();
+    format!("static IMAGES: &[(&str, &[u8])] = &[\n{entries}];\n")
+}

@@ -1,0 +1,342 @@
+// Fr and Fp: 32-bit limbs, least significant first, in Montgomery form with R = 2^(32 N).
+//
+// A product is Montgomery's with one limb a round (CIOS, Koc, Acar, Kaliski 1996). Two
+// accumulators take the 64-bit partial products, one those at even limbs, one those at odd limbs,
+// so that each row is two carry chains of whole pairs; dividing by 2^32 swaps the two.
+#pragma once
+
+#include "carry.cuh"
+#include "constants.cuh"
+
+template <class P>
+struct alignas(16) Mont {
+    static constexpr int N = P::N;
+    static_assert(N % 4 == 0, "quads");
+
+    uint32_t l[N];
+
+    static TL_HD Mont zero() {
+        Mont out;
+        TL_UNROLL
+        for (int i = 0; i < N; i++) out.l[i] = 0;
+        return out;
+    }
+
+    static TL_HD Mont one() {
+        Mont out;
+        TL_UNROLL
+        for (int i = 0; i < N; i++) out.l[i] = P::one(i);
+        return out;
+    }
+
+    static TL_HD Mont load(const void *at) {
+        Mont out;
+        TL_UNROLL
+        for (int i = 0; i < N / 4; i++) out.set_quad(i, load_quad(bytes(at) + 16 * i));
+        return out;
+    }
+
+    static TL_HD Mont load_read_only(const void *at) {
+        Mont out;
+        TL_UNROLL
+        for (int i = 0; i < N / 4; i++) out.set_quad(i, load_quad_read_only(bytes(at) + 16 * i));
+        return out;
+    }
+
+    TL_HD void store(void *at) const {
+        TL_UNROLL
+        for (int i = 0; i < N / 4; i++) store_quad(static_cast<char *>(at) + 16 * i, quad(i));
+    }
+
+    TL_HD Quad quad(int i) const {
+        return Quad{{l[4 * i], l[4 * i + 1], l[4 * i + 2], l[4 * i + 3]}};
+    }
+
+    TL_HD void set_quad(int i, const Quad &q) {
+        TL_UNROLL
+        for (int k = 0; k < 4; k++) l[4 * i + k] = q.w[k];
+    }
+
+    TL_HD bool is_zero() const {
+        uint32_t any = 0;
+        TL_UNROLL
+        for (int i = 0; i < N; i++) any |= l[i];
+        return any == 0;
+    }
+
+    TL_HD bool operator==(const Mont &b) const {
+        uint32_t any = 0;
+        TL_UNROLL
+        for (int i = 0; i < N; i++) any |= l[i] ^ b.l[i];
+        return any == 0;
+    }
+
+    TL_HD bool operator!=(const Mont &b) const { return !(*this == b); }
+
+    // Whether the limbs are those of a number below the modulus.
+    TL_HD bool below_modulus() const {
+        Carry carry;
+        sub_cc(l[0], P::modulus(0), carry);
+        TL_UNROLL
+        for (int i = 1; i < N; i++) subc_cc(l[i], P::modulus(i), carry);
+        return subc(0, 0, carry) != 0;
+    }
+
+    TL_HD Mont operator+(const Mont &b) const {
+        Mont sum;
+        Carry carry;
+        sum.l[0] = add_cc(l[0], b.l[0], carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) sum.l[i] = addc_cc(l[i], b.l[i], carry);
+        sum.l[N - 1] = addc(l[N - 1], b.l[N - 1], carry);
+        return sum.subtract_if_not_below();
+    }
+
+    TL_HD Mont operator-(const Mont &b) const {
+        Mont out;
+        Carry carry;
+        out.l[0] = sub_cc(l[0], b.l[0], carry);
+        TL_UNROLL
+        for (int i = 1; i < N; i++) out.l[i] = subc_cc(l[i], b.l[i], carry);
+        const uint32_t borrow = subc(0, 0, carry);
+        out.l[0] = add_cc(out.l[0], P::modulus(0) & borrow, carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++)
+            out.l[i] = addc_cc(out.l[i], P::modulus(i) & borrow, carry);
+        out.l[N - 1] = addc(out.l[N - 1], P::modulus(N - 1) & borrow, carry);
+        return out;
+    }
+
+    TL_HD Mont operator-() const {
+        const uint32_t mask = is_zero() ? 0 : ~0u;
+        Mont out;
+        Carry carry;
+        out.l[0] = sub_cc(P::modulus(0) & mask, l[0], carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++)
+            out.l[i] = subc_cc(P::modulus(i) & mask, l[i], carry);
+        out.l[N - 1] = subc(P::modulus(N - 1) & mask, l[N - 1], carry);
+        return out;
+    }
+
+    TL_HD Mont dbl() const { return *this + *this; }
+
+    // The right factor's limbs may be any number below 2^(32 N).
+    TL_HD Mont operator*(const Mont &b) const {
+        uint32_t even[N], odd[N];
+        first_row(even, odd, b.l[0]);
+        reduce_row(even, odd);
+        TL_UNROLL
+        for (int i = 1; i < N; i += 2) {
+            next_row(odd, even, b.l[i]);
+            reduce_row(odd, even);
+            if (i + 1 < N) {
+                next_row(even, odd, b.l[i + 1]);
+                reduce_row(even, odd);
+            }
+        }
+        // N is even: the last row had the odd accumulator at limb 0, and that limb is spent.
+        return joined(even, odd).subtract_if_not_below();
+    }
+
+    friend TL_HD Mont sqr(const Mont &a) { return a.squared(); }
+
+    // The integer that this is the Montgomery form of.
+    TL_HD Mont from_montgomery() const {
+        Mont out = *this;
+        return out.divided_by_r().subtract_if_not_below();
+    }
+
+    // The Montgomery form of the integer in these limbs, modulo the modulus.
+    TL_HD Mont to_montgomery() const {
+        Mont r_squared;
+        TL_UNROLL
+        for (int i = 0; i < N; i++) r_squared.l[i] = P::r_squared(i);
+        return r_squared * *this;
+    }
+
+  private:
+    static TL_HD const char *bytes(const void *at) { return static_cast<const char *>(at); }
+
+    // Limbs below twice the modulus to limbs below it.
+    TL_HD Mont subtract_if_not_below() const {
+        Mont less;
+        Carry carry;
+        less.l[0] = sub_cc(l[0], P::modulus(0), carry);
+        TL_UNROLL
+        for (int i = 1; i < N; i++) less.l[i] = subc_cc(l[i], P::modulus(i), carry);
+        const bool below = subc(0, 0, carry) != 0;
+        TL_UNROLL
+        for (int i = 0; i < N; i++) less.l[i] = below ? l[i] : less.l[i];
+        return less;
+    }
+
+    // low + high 2^32 = *this b.
+    TL_HD void first_row(uint32_t (&low)[N], uint32_t (&high)[N], uint32_t b) const {
+        TL_UNROLL
+        for (int j = 0; j < N; j += 2) {
+            low[j] = mul_lo(l[j], b);
+            low[j + 1] = mul_hi(l[j], b);
+            high[j] = mul_lo(l[j + 1], b);
+            high[j + 1] = mul_hi(l[j + 1], b);
+        }
+    }
+
+    // Divides spent + low 2^32, whose lowest limb is 0, by 2^32 and adds *this b: the sum is
+    // low + spent 2^32.
+    TL_HD void next_row(uint32_t (&low)[N], uint32_t (&spent)[N], uint32_t b) const {
+        Carry carry;
+        low[0] = add_cc(low[0], spent[1], carry);
+        TL_UNROLL
+        for (int j = 0; j < N - 2; j += 2) {
+            spent[j] = madc_lo_cc(l[j + 1], b, spent[j + 2], carry);
+            spent[j + 1] = madc_hi_cc(l[j + 1], b, spent[j + 3], carry);
+        }
+        spent[N - 2] = madc_lo_cc(l[N - 1], b, 0, carry);
+        spent[N - 1] = madc_hi(l[N - 1], b, 0, carry);
+        low[0] = mad_lo_cc(l[0], b, low[0], carry);
+        low[1] = madc_hi_cc(l[0], b, low[1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N; j += 2) {
+            low[j] = madc_lo_cc(l[j], b, low[j], carry);
+            low[j + 1] = madc_hi_cc(l[j], b, low[j + 1], carry);
+        }
+        spent[N - 1] = addc(spent[N - 1], 0, carry);
+    }
+
+    // Adds the multiple of the modulus to low + high 2^32 that makes the lowest limb 0.
+    static TL_HD void reduce_row(uint32_t (&low)[N], uint32_t (&high)[N]) {
+        const uint32_t m = mul_lo(low[0], P::factor(0));
+        Carry carry;
+        high[0] = mad_lo_cc(P::modulus(1), m, high[0], carry);
+        high[1] = madc_hi_cc(P::modulus(1), m, high[1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N - 2; j += 2) {
+            high[j] = madc_lo_cc(P::modulus(j + 1), m, high[j], carry);
+            high[j + 1] = madc_hi_cc(P::modulus(j + 1), m, high[j + 1], carry);
+        }
+        high[N - 2] = madc_lo_cc(P::modulus(N - 1), m, high[N - 2], carry);
+        high[N - 1] = madc_hi(P::modulus(N - 1), m, high[N - 1], carry);
+        add_multiple_to_low(low, high[N - 1], m);
+    }
+
+    // (spent + low 2^32) / 2^32, where spent's lowest limb is 0.
+    static TL_HD Mont joined(const uint32_t (&low)[N], const uint32_t (&spent)[N]) {
+        Mont out;
+        Carry carry;
+        out.l[0] = add_cc(low[0], spent[1], carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) out.l[i] = addc_cc(low[i], spent[i + 1], carry);
+        out.l[N - 1] = addc(low[N - 1], 0, carry);
+        return out;
+    }
+
+    // As next_row and reduce_row without a product to add.
+    static TL_HD void reduce_next_row(uint32_t (&low)[N], uint32_t (&spent)[N]) {
+        Carry carry;
+        low[0] = add_cc(low[0], spent[1], carry);
+        const uint32_t m = mul_lo(low[0], P::factor(0));
+        TL_UNROLL
+        for (int j = 0; j < N - 2; j += 2) {
+            spent[j] = madc_lo_cc(P::modulus(j + 1), m, spent[j + 2], carry);
+            spent[j + 1] = madc_hi_cc(P::modulus(j + 1), m, spent[j + 3], carry);
+        }
+        spent[N - 2] = madc_lo_cc(P::modulus(N - 1), m, 0, carry);
+        spent[N - 1] = madc_hi(P::modulus(N - 1), m, 0, carry);
+        add_multiple_to_low(low, spent[N - 1], m);
+    }
+
+    // The even limbs' products of m and the modulus; `top` is the limb above.
+    static TL_HD void add_multiple_to_low(uint32_t (&low)[N], uint32_t &top, uint32_t m) {
+        Carry carry;
+        low[0] = mad_lo_cc(P::modulus(0), m, low[0], carry);
+        low[1] = madc_hi_cc(P::modulus(0), m, low[1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N; j += 2) {
+            low[j] = madc_lo_cc(P::modulus(j), m, low[j], carry);
+            low[j + 1] = madc_hi_cc(P::modulus(j), m, low[j + 1], carry);
+        }
+        top = addc(top, 0, carry);
+    }
+
+    // These limbs, any number below 2^(32 N), over R: at most the modulus.
+    TL_HD Mont divided_by_r() const {
+        uint32_t even[N], odd[N];
+        const uint32_t m = mul_lo(l[0], P::factor(0));
+        TL_UNROLL
+        for (int j = 0; j < N; j += 2) {
+            even[j] = l[j];
+            even[j + 1] = l[j + 1];
+            odd[j] = mul_lo(P::modulus(j + 1), m);
+            odd[j + 1] = mul_hi(P::modulus(j + 1), m);
+        }
+        add_multiple_to_low(even, odd[N - 1], m);
+        TL_UNROLL
+        for (int i = 1; i < N; i += 2) {
+            reduce_next_row(odd, even);
+            if (i + 1 < N) reduce_next_row(even, odd);
+        }
+        return joined(even, odd);
+    }
+
+    // The products of unlike limbs once, doubled, and those of like limbs.
+    TL_HD Mont squared() const {
+        uint32_t even[2 * N], odd[2 * N];
+        TL_UNROLL
+        for (int i = 0; i < 2 * N; i++) even[i] = odd[i] = 0;
+        TL_UNROLL
+        for (int i = 0; i < N - 1; i++) {
+            // odd[k] is limb k + 1: pairs start at even k in both.
+            add_products(odd, 2 * i, i, i + 1);
+            if (i + 2 < N) add_products(even, 2 * i + 2, i, i + 2);
+        }
+        uint32_t wide[2 * N];
+        Carry carry;
+        // Their sum is below 2^(32 (2 N - 1)) / 2.
+        wide[1] = odd[0];
+        wide[2] = add_cc(even[2], odd[1], carry);
+        TL_UNROLL
+        for (int i = 3; i < 2 * N - 2; i++) wide[i] = addc_cc(even[i], odd[i - 1], carry);
+        wide[2 * N - 2] = addc(even[2 * N - 2], odd[2 * N - 3], carry);
+        wide[1] = add_cc(wide[1], wide[1], carry);
+        TL_UNROLL
+        for (int i = 2; i < 2 * N - 2; i++) wide[i] = addc_cc(wide[i], wide[i], carry);
+        wide[2 * N - 2] = addc(wide[2 * N - 2], wide[2 * N - 2], carry);
+        wide[0] = mad_lo_cc(l[0], l[0], 0, carry);
+        wide[1] = madc_hi_cc(l[0], l[0], wide[1], carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) {
+            wide[2 * i] = madc_lo_cc(l[i], l[i], wide[2 * i], carry);
+            wide[2 * i + 1] = madc_hi_cc(l[i], l[i], wide[2 * i + 1], carry);
+        }
+        wide[2 * N - 2] = madc_lo_cc(l[N - 1], l[N - 1], wide[2 * N - 2], carry);
+        wide[2 * N - 1] = madc_hi(l[N - 1], l[N - 1], 0, carry);
+        Mont low;
+        TL_UNROLL
+        for (int i = 0; i < N; i++) low.l[i] = wide[i];
+        low = low.divided_by_r();
+        low.l[0] = add_cc(low.l[0], wide[N], carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) low.l[i] = addc_cc(low.l[i], wide[N + i], carry);
+        low.l[N - 1] = addc(low.l[N - 1], wide[2 * N - 1], carry);
+        return low.subtract_if_not_below();
+    }
+
+    // Adds l[i] l[j] for each second j from `first`, the first of them at sum[at].
+    TL_HD void add_products(uint32_t (&sum)[2 * N], int at, int i, int first) const {
+        Carry carry;
+        sum[at] = mad_lo_cc(l[i], l[first], sum[at], carry);
+        sum[at + 1] = madc_hi_cc(l[i], l[first], sum[at + 1], carry);
+        at += 2;
+        TL_UNROLL
+        for (int j = first + 2; j < N; j += 2) {
+            sum[at] = madc_lo_cc(l[i], l[j], sum[at], carry);
+            sum[at + 1] = madc_hi_cc(l[i], l[j], sum[at + 1], carry);
+            at += 2;
+        }
+        sum[at] = addc(sum[at], 0, carry);
+    }
+};
+
+using Fr = Mont<FrParams>;
+using Fp = Mont<FpParams>;
