@@ -3,3 +3,4 @@
 
 pub mod curve;
 pub mod field;
+pub mod fixed_base;
