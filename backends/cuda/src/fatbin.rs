@@ -45,6 +45,9 @@ pub(crate) fn codes(image: &[u8]) -> Option<Vec<Code>> {
     let mut at = usize::from(u16::from_le_bytes(number(image, 6)?));
     let size = usize::try_from(u64::from_le_bytes(number(image, 8)?)).ok()?;
     let end = at.checked_add(size)?;
+    if end > image.len() {
+        return None;
+    }
     let mut codes = Vec::new();
     while at < end {
         let kind = u16::from_le_bytes(number(image, at)?);
@@ -93,7 +96,7 @@ mod tests {
         let expected = vec![Code::Machine(80), Code::Machine(90), Code::Ptx(75)];
         assert_eq!(codes(&image), Some(expected));
         // Cut anywhere, it is not understood, and nothing panics.
-        for len in 0..image.len() - 16 {
+        for len in 0..image.len() {
             assert_eq!(codes(&image[..len]), None, "{len} bytes");
         }
         assert_eq!(codes(b"\x7fELF and more of it"), None);

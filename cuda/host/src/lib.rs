@@ -3,4 +3,5 @@
 
 pub mod curve;
 pub mod field;
+pub mod fixed_base;
 pub mod ntt;
