@@ -78,17 +78,19 @@ fn every_transform_to_2_12() {
     }
 }
 
-/// Two passes of the largest digits, and three, four of digits that are unlike; each order, both
+/// Two passes of the largest digits, and three of digits that are unlike; each order, both
 /// directions and a coset or none, by turns.
 #[test]
 fn larger_transforms() {
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let tables = Tables::new();
-    for lg in [13, 15, 18, 19] {
+    for lg in [13, 18, 19] {
         let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
         let some = all(lg).into_iter().filter(|(t, _)| t.natural_input != t.natural_output);
-        for (transform, oracle) in some.filter(|(t, _)| lg < 18 || t.coset == t.inverse) {
+        for (transform, oracle) in
+            some.filter(|(t, _)| lg == 13 || (t.coset != t.inverse) == (lg == 18))
+        {
             let found = transformed(transform, SHARED_BYTES, &values, &tables);
             let expected = ntt_recursive(&values, oracle);
             let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
