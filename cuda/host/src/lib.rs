@@ -4,3 +4,4 @@
 pub mod curve;
 pub mod field;
 pub mod fixed_base;
+pub mod msm;
