@@ -133,7 +133,7 @@ struct Xyzz {
     TL_HD void combine(const F &u, const F &s, const F &pp, const F &ppp, const F &dy) {
         const F q = u * pp;
         const F sum = sqr(dy) - ppp - q.dbl();
-        y = dy * (q - sum) - s * ppp;
+        y = dot(dy, q - sum, -s, ppp);
         x = sum;
     }
 
@@ -143,7 +143,7 @@ struct Xyzz {
         const F m = square.dbl() + square;
         Xyzz out;
         out.x = sqr(m) - s.dbl();
-        out.y = m * (s - out.x) - w * y;
+        out.y = dot(m, s - out.x, -w, y);
         out.zz = v;
         out.zzz = w;
         return out;
