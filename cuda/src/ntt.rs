@@ -167,8 +167,7 @@ fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
         let cols = (lg_tile - bits).min(neighbours);
         // What the digit counts: of inputs, those below it; of outputs, those before it.
         let weight = if inverse { done } else { left };
-        let mut flags =
-            if natural_input { 0 } else { LOAD_REVERSED | STORE_REVERSED };
+        let mut flags = if natural_input { 0 } else { LOAD_REVERSED | STORE_REVERSED };
         // Between passes there are factors: before each but the first, or after each but the last.
         let between = if natural_input { done != 0 } else { left != 0 };
         // The coset's powers ride on them where both come on the same side.
