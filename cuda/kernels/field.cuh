@@ -141,6 +141,28 @@ struct alignas(16) Mont {
 
     friend TL_HD Mont sqr(const Mont &a) { return a.squared(); }
 
+    // a b + c d with one reduction: three quarters of the work.
+    friend TL_HD Mont dot(const Mont &a, const Mont &b, const Mont &c, const Mont &d) {
+        // Each round's sum is below 3 (2^32 + 1) times the modulus.
+        static_assert(N == 12, "Fp has room for that, Fr has not");
+        uint32_t even[N], odd[N];
+        a.first_row(even, odd, b.l[0]);
+        c.add_row(even, odd, d.l[0]);
+        reduce_row(even, odd);
+        TL_UNROLL
+        for (int i = 1; i < N; i += 2) {
+            a.next_row(odd, even, b.l[i]);
+            c.add_row(odd, even, d.l[i]);
+            reduce_row(odd, even);
+            if (i + 1 < N) {
+                a.next_row(even, odd, b.l[i + 1]);
+                c.add_row(even, odd, d.l[i + 1]);
+                reduce_row(even, odd);
+            }
+        }
+        return joined(even, odd).subtract_if_not_below();
+    }
+
     // The integer that this is the Montgomery form of.
     TL_HD Mont from_montgomery() const {
         Mont out = *this;
@@ -200,6 +222,28 @@ struct alignas(16) Mont {
             low[j + 1] = madc_hi_cc(l[j], b, low[j + 1], carry);
         }
         spent[N - 1] = addc(spent[N - 1], 0, carry);
+    }
+
+    // Adds *this b to low + high 2^32.
+    TL_HD void add_row(uint32_t (&low)[N], uint32_t (&high)[N], uint32_t b) const {
+        Carry carry;
+        high[0] = mad_lo_cc(l[1], b, high[0], carry);
+        high[1] = madc_hi_cc(l[1], b, high[1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N - 2; j += 2) {
+            high[j] = madc_lo_cc(l[j + 1], b, high[j], carry);
+            high[j + 1] = madc_hi_cc(l[j + 1], b, high[j + 1], carry);
+        }
+        high[N - 2] = madc_lo_cc(l[N - 1], b, high[N - 2], carry);
+        high[N - 1] = madc_hi(l[N - 1], b, high[N - 1], carry);
+        low[0] = mad_lo_cc(l[0], b, low[0], carry);
+        low[1] = madc_hi_cc(l[0], b, low[1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N; j += 2) {
+            low[j] = madc_lo_cc(l[j], b, low[j], carry);
+            low[j + 1] = madc_hi_cc(l[j], b, low[j + 1], carry);
+        }
+        high[N - 1] = addc(high[N - 1], 0, carry);
     }
 
     // Adds the multiple of the modulus to low + high 2^32 that makes the lowest limb 0. That limb

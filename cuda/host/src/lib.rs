@@ -4,5 +4,6 @@
 pub mod curve;
 pub mod field;
 pub mod fixed_base;
+pub mod msm;
 pub mod ntt;
 pub mod points;
