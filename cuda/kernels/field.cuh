@@ -141,6 +141,28 @@ struct alignas(16) Mont {
 
     friend TL_HD Mont sqr(const Mont &a) { return a.squared(); }
 
+    // a b + c d with one reduction: three quarters of the work.
+    friend TL_HD Mont dot(const Mont &a, const Mont &b, const Mont &c, const Mont &d) {
+        // Each round's sum is below 3 (2^32 + 1) times the modulus.
+        static_assert(N == 12, "Fp has room for that, Fr has not");
+        uint32_t even[N], odd[N];
+        a.first_row(even, odd, b.l[0]);
+        c.add_row(even, odd, d.l[0]);
+        reduce_row(even, odd);
+        TL_UNROLL
+        for (int i = 1; i < N; i += 2) {
+            a.next_row(odd, even, b.l[i]);
+            c.add_row(odd, even, d.l[i]);
+            reduce_row(odd, even);
+            if (i + 1 < N) {
+                a.next_row(even, odd, b.l[i + 1]);
+                c.add_row(even, odd, d.l[i + 1]);
+                reduce_row(even, odd);
+            }
+        }
+        return joined(even, odd).subtract_if_not_below();
+    }
+
     // The integer that this is the Montgomery form of.
     TL_HD Mont from_montgomery() const {
         Mont out = *this;
@@ -175,10 +197,8 @@ struct alignas(16) Mont {
     TL_HD void first_row(uint32_t (&low)[N], uint32_t (&high)[N], uint32_t b) const {
         TL_UNROLL
         for (int j = 0; j < N; j += 2) {
-            low[j] = mul_lo(l[j], b);
-            low[j + 1] = mul_hi(l[j], b);
-            high[j] = mul_lo(l[j + 1], b);
-            high[j + 1] = mul_hi(l[j + 1], b);
+            mul_wide(low[j], low[j + 1], l[j], b);
+            mul_wide(high[j], high[j + 1], l[j + 1], b);
         }
     }
 
@@ -204,12 +224,43 @@ struct alignas(16) Mont {
         spent[N - 1] = addc(spent[N - 1], 0, carry);
     }
 
-    // Adds the multiple of the modulus to low + high 2^32 that makes the lowest limb 0.
+    // Adds *this b to low + high 2^32.
+    TL_HD void add_row(uint32_t (&low)[N], uint32_t (&high)[N], uint32_t b) const {
+        Carry carry;
+        high[0] = mad_lo_cc(l[1], b, high[0], carry);
+        high[1] = madc_hi_cc(l[1], b, high[1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N - 2; j += 2) {
+            high[j] = madc_lo_cc(l[j + 1], b, high[j], carry);
+            high[j + 1] = madc_hi_cc(l[j + 1], b, high[j + 1], carry);
+        }
+        high[N - 2] = madc_lo_cc(l[N - 1], b, high[N - 2], carry);
+        high[N - 1] = madc_hi(l[N - 1], b, high[N - 1], carry);
+        low[0] = mad_lo_cc(l[0], b, low[0], carry);
+        low[1] = madc_hi_cc(l[0], b, low[1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N; j += 2) {
+            low[j] = madc_lo_cc(l[j], b, low[j], carry);
+            low[j + 1] = madc_hi_cc(l[j], b, low[j + 1], carry);
+        }
+        high[N - 1] = addc(high[N - 1], 0, carry);
+    }
+
+    // Adds the multiple of the modulus to low + high 2^32 that makes the lowest limb 0. That limb
+    // is not written where nothing reads it.
     static TL_HD void reduce_row(uint32_t (&low)[N], uint32_t (&high)[N]) {
         const uint32_t m = mul_lo(low[0], P::factor(0));
         Carry carry;
-        high[0] = mad_lo_cc(P::modulus(1), m, high[0], carry);
-        high[1] = madc_hi_cc(P::modulus(1), m, high[1], carry);
+        if (P::LOW_PAIR_IS_SHIFTS) {
+            // x + m (1 - 2^32 + 2^64), where m = -x modulo 2^32, is (x + 1) 2^32 + (m - 1) 2^64,
+            // or 0 for x = 0: no products. Their carries are those of x - 1.
+            add_cc(low[0], ~0u, carry);
+            high[0] = addc_cc(high[0], low[0], carry);
+            high[1] = addc_cc(high[1], m < m - 1 ? m : m - 1, carry);
+        } else {
+            high[0] = mad_lo_cc(P::modulus(1), m, high[0], carry);
+            high[1] = madc_hi_cc(P::modulus(1), m, high[1], carry);
+        }
         TL_UNROLL
         for (int j = 2; j < N - 2; j += 2) {
             high[j] = madc_lo_cc(P::modulus(j + 1), m, high[j], carry);
@@ -217,7 +268,18 @@ struct alignas(16) Mont {
         }
         high[N - 2] = madc_lo_cc(P::modulus(N - 1), m, high[N - 2], carry);
         high[N - 1] = madc_hi(P::modulus(N - 1), m, high[N - 1], carry);
-        add_multiple_to_low(low, high[N - 1], m);
+        if (P::LOW_PAIR_IS_SHIFTS) {
+            low[2] = mad_lo_cc(P::modulus(2), m, low[2], carry);
+            low[3] = madc_hi_cc(P::modulus(2), m, low[3], carry);
+            TL_UNROLL
+            for (int j = 4; j < N; j += 2) {
+                low[j] = madc_lo_cc(P::modulus(j), m, low[j], carry);
+                low[j + 1] = madc_hi_cc(P::modulus(j), m, low[j + 1], carry);
+            }
+            high[N - 1] = addc(high[N - 1], 0, carry);
+        } else {
+            add_multiple_to_low(low, high[N - 1], m);
+        }
     }
 
     // (spent + low 2^32) / 2^32, where spent's lowest limb is 0.
@@ -267,8 +329,7 @@ struct alignas(16) Mont {
         for (int j = 0; j < N; j += 2) {
             even[j] = l[j];
             even[j + 1] = l[j + 1];
-            odd[j] = mul_lo(P::modulus(j + 1), m);
-            odd[j + 1] = mul_hi(P::modulus(j + 1), m);
+            mul_wide(odd[j], odd[j + 1], P::modulus(j + 1), m);
         }
         add_multiple_to_low(even, odd[N - 1], m);
         TL_UNROLL

@@ -30,12 +30,13 @@ struct Fp2 {
     TL_HD Fp2 operator-() const { return Fp2{-c0, -c1}; }
     TL_HD Fp2 dbl() const { return Fp2{c0.dbl(), c1.dbl()}; }
 
-    // Three products (Karatsuba).
+    // Two sums of two products: as much work as Karatsuba's three, in fewer registers.
     TL_HD Fp2 operator*(const Fp2 &b) const {
-        const Fp low = c0 * b.c0;
-        const Fp high = c1 * b.c1;
-        const Fp cross = (c0 + c1) * (b.c0 + b.c1);
-        return Fp2{low - high, cross - low - high};
+        return Fp2{dot(c0, b.c0, -c1, b.c1), dot(c0, b.c1, c1, b.c0)};
+    }
+
+    friend TL_HD Fp2 dot(const Fp2 &a, const Fp2 &b, const Fp2 &c, const Fp2 &d) {
+        return a * b + c * d;
     }
 
     friend TL_HD Fp2 sqr(const Fp2 &a) {

@@ -3,7 +3,7 @@
 
 namespace {
 
-enum Operation { ADD, SUB, NEG, MUL, SQR, DBL, FROM_MONTGOMERY, TO_MONTGOMERY, IS_ZERO, EQUAL, BELOW };
+enum Operation { ADD, SUB, NEG, MUL, SQR, DBL, FROM_MONTGOMERY, TO_MONTGOMERY, IS_ZERO, EQUAL, BELOW, DOT };
 
 template <class F>
 F flag(bool value) {
@@ -33,6 +33,14 @@ bool compute(uint32_t operation, const Mont<P> &a, const Mont<P> &b, Mont<P> &ou
     case BELOW: out = flag<Mont<P>>(a.below_modulus()); return true;
     default: return arithmetic(operation, a, b, out);
     }
+}
+
+bool compute(uint32_t operation, const Fp &a, const Fp &b, Fp &out) {
+    if (operation == DOT) {
+        out = dot(a, b, a + b, -a);
+        return true;
+    }
+    return compute<FpParams>(operation, a, b, out);
 }
 
 bool compute(uint32_t operation, const Fp2 &a, const Fp2 &b, Fp2 &out) {

@@ -64,6 +64,8 @@ pub enum Operation {
     Equal,
     /// Whether a's limbs are below the modulus; not in Fp2.
     BelowModulus,
+    /// a b + (a + b) (-a), by the routine for sums of two products; in Fp only.
+    Dot,
 }
 
 /// A field of the kernels.

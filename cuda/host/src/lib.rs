@@ -4,3 +4,5 @@
 pub mod curve;
 pub mod field;
 pub mod fixed_base;
+pub mod msm;
+pub mod ntt;

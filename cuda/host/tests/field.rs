@@ -116,6 +116,23 @@ fn fp_is_exact() {
     prime::<12>(&FP);
 }
 
+/// a b + (a + b) (-a) = -a a.
+#[test]
+fn fp_sums_of_products() {
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut values = edges::<12>(&FP);
+    values.extend((0..RANDOM).map(|_| random(&FP, &mut rng)));
+    for a in &values {
+        let square = compute(Operation::Sqr, a, a);
+        let expected = compute(Operation::Neg, &square, &square);
+        for b in &values {
+            assert_eq!(compute(Operation::Dot, a, b), expected, "{a:x?}, {b:x?}, seed {seed}");
+        }
+    }
+    assert_eq!(Fr::compute(Operation::Dot, &Limbs([0; 8]), &Limbs([0; 8])), None);
+}
+
 /// Chains of operations on random values, as blstrs computes them.
 #[test]
 fn fr_agrees_with_blstrs() {

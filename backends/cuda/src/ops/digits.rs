@@ -1,19 +1,259 @@
 //! Launches of the `digits` operation, and how a plan is laid out.
 
+use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{Digits, DigitsLayout, DigitsShape};
-use twinlock_api::{Error, Result};
+use twinlock_api::{Error, Group, Result, View};
 
 use crate::card::Card;
-use crate::launcher::Launcher;
+use crate::launcher::{Arg, Launcher};
 
-fn missing() -> Error {
-    Error::Unsupported("digits on the CUDA backend".to_owned())
+/// Widths of a window.
+const WINDOW_BITS: std::ops::RangeInclusive<u32> = 2..=22;
+/// The most scalars: an entry keeps an index in 31 bits.
+const MAX_LEN: u64 = 1 << 31;
+/// Bytes of a record: an entry with the lower bits of its bucket's number.
+const RECORD_BYTES: u64 = 8;
+/// Records that are partitioned at once, unless one window has more.
+const RECORDS: u64 = 1 << 25;
+
+// As the kernels have them.
+const CUT_THREADS: u32 = 256;
+const CUT_BLOCKS_PER_SM: u32 = 8;
+const SCAN_THREADS: u32 = 256;
+const PARTITION_THREADS: u32 = 512;
+const PARTITION_LEN: u32 = 16;
+const PLACE_THREADS: u32 = 512;
+const PLACE_LEN: u32 = 32;
+const MAX_BIN_BITS: u32 = 9;
+/// Lower bits of a bucket's number, while more bins can be had.
+const LOW_BITS: u32 = 10;
+
+/// What follows from a plan's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) window_bits: u32,
+    pub(super) num_windows: u32,
+    /// Buckets of a window: one for each magnitude of a digit but zero.
+    pub(super) num_buckets: u32,
+    pub(super) max_len: u64,
+    /// Room for a window's entries, in words.
+    pub(super) stride: u64,
+    /// Upper bits of a bucket's number, by which its entries are partitioned first.
+    bin_bits: u32,
 }
 
-pub(crate) fn layout(_card: &Card, _shape: DigitsShape) -> Result<DigitsLayout> {
-    Err(missing())
+impl Shape {
+    pub(super) fn new(shape: DigitsShape) -> Result<Self> {
+        let window_bits = shape.window_bits;
+        if !WINDOW_BITS.contains(&window_bits) {
+            return Err(Error::Unsupported(format!(
+                "windows of {window_bits} bits; {WINDOW_BITS:?} on the CUDA backend"
+            )));
+        }
+        check_limit("scalars of a digit plan", shape.max_len, MAX_LEN)?;
+        Ok(Self {
+            window_bits,
+            // A magnitude is below 2^254, and the bit above it takes the last digit's sign.
+            num_windows: SCALAR_BITS.div_ceil(window_bits),
+            num_buckets: 1 << (window_bits - 1),
+            max_len: shape.max_len,
+            stride: shape.max_len.next_multiple_of(ARENA_ALIGN_BYTES / INDEX_BYTES),
+            bin_bits: (window_bits - 1).saturating_sub(LOW_BITS).min(MAX_BIN_BITS),
+        })
+    }
+
+    /// Buckets of all windows.
+    pub(super) fn all_buckets(&self) -> u64 {
+        u64::from(self.num_windows) * u64::from(self.num_buckets)
+    }
+
+    /// Bytes of the buckets of all windows, as X, Y, ZZ, ZZZ.
+    pub(super) fn buckets_bytes(&self, group: Group) -> u64 {
+        self.all_buckets() * 2 * group.affine_bytes()
+    }
+
+    fn offsets_bytes(&self) -> u64 {
+        (self.all_buckets() + u64::from(self.num_windows)) * INDEX_BYTES
+    }
+
+    fn entries_start(&self) -> u64 {
+        self.offsets_bytes().next_multiple_of(ARENA_ALIGN_BYTES)
+    }
+
+    fn entries_bytes(&self) -> u64 {
+        u64::from(self.num_windows) * self.stride * INDEX_BYTES
+    }
+
+    fn plan_bytes(&self) -> u64 {
+        self.entries_start() + self.entries_bytes()
+    }
+
+    /// The plan's offsets.
+    pub(super) fn offsets(&self, plan: View) -> Result<View> {
+        plan.slice(0, self.offsets_bytes())
+    }
+
+    /// The plan's entries.
+    pub(super) fn entries(&self, plan: View) -> Result<View> {
+        plan.slice(self.entries_start(), self.entries_bytes())
+    }
+
+    const fn num_bins(&self) -> u32 {
+        1 << self.bin_bits
+    }
+
+    const fn low_bits(&self) -> u32 {
+        self.window_bits - 1 - self.bin_bits
+    }
+
+    /// Windows that are partitioned at once.
+    fn windows_at_once(&self) -> u32 {
+        let windows = RECORDS / self.stride.max(1);
+        u32::try_from(windows).unwrap_or(u32::MAX).clamp(1, self.num_windows)
+    }
+
+    /// Sizes of the workspace's parts: counts of bins, starts of bins, counts of buckets, and
+    /// records or, where there are no bins, digits.
+    fn workspace_parts(&self) -> [u64; 4] {
+        let windows = u64::from(self.num_windows);
+        let bins = u64::from(self.num_bins());
+        let records = if self.bin_bits == 0 {
+            self.entries_bytes()
+        } else {
+            u64::from(self.windows_at_once()) * self.stride * RECORD_BYTES
+        };
+        let parts = [
+            windows * bins * INDEX_BYTES,
+            windows * (bins + 1) * INDEX_BYTES,
+            self.all_buckets() * INDEX_BYTES,
+            records,
+        ];
+        parts.map(|bytes| bytes.next_multiple_of(ARENA_ALIGN_BYTES))
+    }
+
+    fn workspace(&self, view: View) -> Result<[View; 4]> {
+        let [a, b, c, d] = self.workspace_parts();
+        Ok([view.slice(0, a)?, view.slice(a, b)?, view.slice(a + b, c)?, view.slice(a + b + c, d)?])
+    }
 }
 
-pub(crate) fn enqueue(_launcher: &mut Launcher<'_>, _op: &Digits) -> Result<()> {
-    Err(missing())
+/// `ExceedsLimit` past `limit`.
+pub(super) fn check_limit(what: &str, requested: u64, limit: u64) -> Result<()> {
+    if requested <= limit {
+        return Ok(());
+    }
+    Err(Error::ExceedsLimit { what: what.to_owned(), requested, limit })
+}
+
+/// A number that a kernel takes as a word.
+pub(super) fn word(what: &str, value: u64) -> Result<u32> {
+    u32::try_from(value).map_err(|_| Error::ExceedsLimit {
+        what: what.to_owned(),
+        requested: value,
+        limit: u32::MAX.into(),
+    })
+}
+
+/// Blocks of `threads` for `items`, one a thread.
+pub(super) fn blocks(what: &str, items: u64, threads: u32) -> Result<u32> {
+    word(what, items.div_ceil(threads.into()))
+}
+
+pub(crate) fn layout(card: &Card, shape: DigitsShape) -> Result<DigitsLayout> {
+    let sizes = Shape::new(shape)?;
+    let workspace_bytes = sizes.workspace_parts().iter().sum();
+    check_limit("a digit plan (bytes)", sizes.plan_bytes(), card.memory_bytes)?;
+    check_limit("scratch of digits (bytes)", workspace_bytes, card.memory_bytes)?;
+    Ok(DigitsLayout { shape, plan_bytes: sizes.plan_bytes(), workspace_bytes })
+}
+
+pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
+    let shape = Shape::new(op.shape())?;
+    let len = word("scalars of a digit plan", op.scalars().len_bytes() / FR_BYTES)?;
+    let [bin_counts, bin_starts, counts, records] = shape.workspace(op.workspace())?;
+    launcher.fill(bin_counts, 0)?;
+    launcher.fill(counts, 0)?;
+
+    let pointer = |view: View| launcher.pointer(view).map(Arg::Pointer);
+    let scalars = pointer(op.scalars())?;
+    let offsets = pointer(shape.offsets(op.plan())?)?;
+    let entries = pointer(shape.entries(op.plan())?)?;
+    let [bin_counts, bin_starts] = [pointer(bin_counts)?, pointer(bin_starts)?];
+    let [counts, records] = [pointer(counts)?, pointer(records)?];
+    // With one bin, digits are not partitioned: they are what is counted and placed.
+    let digits = if shape.bin_bits == 0 { records } else { entries };
+    let begin = [
+        Arg::U32(shape.window_bits),
+        Arg::U32(shape.num_windows),
+        Arg::U32(shape.low_bits()),
+        Arg::U32(shape.bin_bits),
+        Arg::U32(len),
+        Arg::U64(shape.stride),
+    ];
+    let sm_count = launcher.info().sm_count;
+    let mut launch = |kernel, [x, y]: [u32; 2], threads, shared_bytes, own: &[Arg]| {
+        launcher.launch(kernel, [x, y, 1], threads, shared_bytes, &[&begin, own].concat())
+    };
+
+    let cut_blocks = len.div_ceil(CUT_THREADS).min(CUT_BLOCKS_PER_SM * sm_count);
+    let counted = if shape.bin_bits == 0 { 0 } else { shape.num_windows << shape.bin_bits };
+    let own = [scalars, digits, bin_counts];
+    launch("digits_cut", [cut_blocks, 1], CUT_THREADS, counted * 4, &own)?;
+    if shape.bin_bits != 0 {
+        let own = [bin_counts, bin_starts];
+        launch("digits_bin_starts", [shape.num_windows, 1], SCAN_THREADS, 0, &own)?;
+    }
+    let tiles = len.div_ceil(PARTITION_THREADS * PARTITION_LEN);
+    let chunks = len.div_ceil(PLACE_THREADS * PLACE_LEN);
+    let at_once = shape.windows_at_once();
+    for first in (0..shape.num_windows).step_by(at_once as usize) {
+        let windows = at_once.min(shape.num_windows - first);
+        let first = Arg::U32(first);
+        if shape.bin_bits != 0 {
+            let own = [first, digits, bin_counts, records];
+            launch("digits_partition", [tiles, windows], PARTITION_THREADS, 0, &own)?;
+        }
+        let own = [first, records, bin_starts, counts];
+        launch("digits_count", [chunks, windows], PLACE_THREADS, 0, &own)?;
+        let own = [first, bin_starts, counts, offsets];
+        launch("digits_starts", [shape.num_bins(), windows], SCAN_THREADS, 0, &own)?;
+        let own = [first, records, bin_starts, counts, entries];
+        launch("digits_place", [chunks, windows], PLACE_THREADS, 0, &own)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernels take for granted.
+    #[test]
+    fn shapes_fit_the_kernels() {
+        for window_bits in WINDOW_BITS {
+            for max_len in [0, 1, 63, 64, 1 << 20, 1 << 26, MAX_LEN] {
+                let shape = Shape::new(DigitsShape { max_len, window_bits }).expect("a shape");
+                assert!(shape.num_windows <= 128 && shape.stride >= max_len);
+                assert!(shape.low_bits() <= 12 && shape.num_bins() <= 1 << MAX_BIN_BITS);
+                assert!(shape.num_windows << shape.bin_bits <= 48 << 8, "48 KiB of words");
+                let at_once = u64::from(shape.windows_at_once());
+                assert!(at_once == 1 || at_once * shape.stride <= RECORDS);
+            }
+            let too_long = DigitsShape { max_len: MAX_LEN + 1, window_bits };
+            assert!(Shape::new(too_long).is_err());
+        }
+        for window_bits in [0, 1, 23, u32::MAX] {
+            assert!(Shape::new(DigitsShape { max_len: 1, window_bits }).is_err());
+        }
+    }
+
+    #[test]
+    fn a_workspace_holds_its_parts() {
+        let card = Card::h200();
+        let layout = layout(&card, DigitsShape { max_len: 1 << 20, window_bits: 16 });
+        let layout = layout.expect("a layout");
+        let shape = Shape::new(layout.shape).expect("a shape");
+        assert_eq!(layout.workspace_bytes, shape.workspace_parts().iter().sum::<u64>());
+        assert!(super::layout(&card, DigitsShape { max_len: 1 << 31, window_bits: 2 }).is_err());
+    }
 }

@@ -1,0 +1,431 @@
+// From scalars to a digit plan: cut, partition by the upper bits of the bucket, then count and
+// place within shared memory.
+//
+// Digits are signed (Booth): a window of c bits, with the bit below it, gives a digit in
+// -2^(c-1)..=2^(c-1) without a carry from window to window. A scalar above r/2 is first replaced
+// by r minus itself with the sign flipped, so r - 1 costs what 1 costs, and zeros cost nothing.
+//
+// A plan is a table of offsets and the entries. Window w's part of the table has
+// `num_buckets + 1` words: where each bucket starts among the window's entries, and their number.
+// Bucket b stands for the digits of magnitude b + 1. A window's entries have room for `stride`
+// words; an entry is a scalar's index with the digit's sign in the top bit. The order within a
+// bucket is whatever the atomic operations make it.
+//
+// Work is cut by position, never by bucket, and one address gets one atomic operation from a block
+// at most: a million equal scalars cost what a million different ones cost.
+//
+// Each kernel is a list of phases with a barrier between them. A phase is a function of the block
+// and the thread, so that a test can play a block on the host.
+#pragma once
+
+#include "field.cuh"
+#include "msm_atomic.cuh"
+
+namespace digits {
+
+constexpr uint32_t SIGN = 0x80000000u;
+constexpr uint32_t CUT_THREADS = 256;
+constexpr uint32_t SCAN_THREADS = 256;
+constexpr uint32_t PARTITION_THREADS = 512;
+// Digits that a thread of `Partition` keeps in registers.
+constexpr uint32_t PARTITION_LEN = 16;
+constexpr uint32_t PLACE_THREADS = 512;
+// Records that a thread of `Place` keeps in registers.
+constexpr uint32_t PLACE_LEN = 32;
+// Records of a block of `Count` and `Place`.
+constexpr uint32_t CHUNK = PLACE_THREADS * PLACE_LEN;
+constexpr uint32_t MAX_BIN_BITS = 9;
+constexpr uint32_t MAX_LOW_BITS = 12;
+
+// A bucket's number is a bin's and `low_bits` lower bits. With one bin there is no partition:
+// records are the digits themselves, zeros included.
+struct Shape {
+    uint32_t window_bits, num_windows, low_bits, bin_bits, len;
+    uint64_t stride;
+
+    TL_HD uint32_t num_bins() const { return 1u << bin_bits; }
+    TL_HD uint32_t num_buckets() const { return 1u << (window_bits - 1); }
+};
+
+// An entry with the lower bits of its bucket's number.
+struct alignas(8) Record {
+    uint32_t entry, low;
+};
+
+// Digits of one scalar, lowest first.
+class Cutter {
+    uint32_t l[9];
+    uint32_t below, c;
+    bool flip;
+
+  public:
+    TL_HD Cutter(const Fr &scalar, uint32_t window_bits) : below(0), c(window_bits) {
+        const Fr positive = scalar.from_montgomery();
+        // Negation acts on limbs, whatever they stand for.
+        const Fr negative = -positive;
+        flip = less(negative, positive);
+        TL_UNROLL
+        for (int i = 0; i < 8; i++) l[i] = flip ? negative.l[i] : positive.l[i];
+        l[8] = 0;
+    }
+
+    // The magnitude, and the sign in the top bit; 0 for 0.
+    TL_HD uint32_t next() {
+        const uint32_t value = ((l[0] << 1) | below) & ((2u << c) - 1);
+        const bool is_negative = (value >> c) == 1;
+        const uint32_t upper = (value + 1) >> 1;
+        const uint32_t magnitude = is_negative ? (1u << c) - upper : upper;
+        below = (l[0] >> (c - 1)) & 1;
+        TL_UNROLL
+        for (int i = 0; i < 8; i++)
+            l[i] = uint32_t(((uint64_t(l[i + 1]) << 32) | l[i]) >> c);
+        return magnitude == 0 ? 0 : magnitude | (is_negative != flip ? SIGN : 0);
+    }
+
+  private:
+    static TL_HD bool less(const Fr &a, const Fr &b) {
+        bool is_less = false;
+        TL_UNROLL
+        for (int i = 0; i < 8; i++) is_less = a.l[i] == b.l[i] ? is_less : a.l[i] < b.l[i];
+        return is_less;
+    }
+};
+
+// Writes the digits of all windows where the plan's entries will be, and counts them by bins.
+// Shared: num_windows << bin_bits words, if there are bins.
+struct Cut {
+    Shape shape;
+    const char *scalars;
+    uint32_t *digits;
+    uint32_t *bin_counts;
+
+    TL_HD uint32_t num_counts() const {
+        return shape.bin_bits == 0 ? 0 : shape.num_windows << shape.bin_bits;
+    }
+
+    TL_HD void clear(uint32_t *shared, uint32_t thread) const {
+        for (uint32_t i = thread; i < num_counts(); i += CUT_THREADS) shared[i] = 0;
+    }
+
+    TL_HD void cut(uint32_t *shared, uint32_t block, uint32_t blocks, uint32_t thread) const {
+        const uint64_t step = uint64_t(blocks) * CUT_THREADS;
+        for (uint64_t i = uint64_t(block) * CUT_THREADS + thread; i < shape.len; i += step) {
+            Cutter cutter(Fr::load_read_only(scalars + 32 * i), shape.window_bits);
+            for (uint32_t w = 0; w < shape.num_windows; w++) {
+                const uint32_t digit = cutter.next();
+                digits[w * shape.stride + i] = digit;
+                if (shape.bin_bits != 0 && digit != 0) {
+                    const uint32_t bin = ((digit & ~SIGN) - 1) >> shape.low_bits;
+                    atomic_add(&shared[(w << shape.bin_bits) + bin], 1);
+                }
+            }
+        }
+    }
+
+    TL_HD void publish(const uint32_t *shared, uint32_t thread) const {
+        for (uint32_t i = thread; i < num_counts(); i += CUT_THREADS)
+            if (shared[i] != 0) atomic_add(&bin_counts[i], shared[i]);
+    }
+};
+
+// Exclusive prefix sums of `len` words of one block, in three phases. Shared: SCAN_THREADS words
+// of each `sums` and `groups`.
+struct Scan {
+    static constexpr uint32_t GROUP = 16;
+
+    const uint32_t *values;
+    uint32_t len;
+
+    TL_HD uint32_t share() const { return (len + SCAN_THREADS - 1) / SCAN_THREADS; }
+    TL_HD uint32_t begin(uint32_t thread) const { return min(thread * share(), len); }
+    TL_HD uint32_t end(uint32_t thread) const { return min(begin(thread) + share(), len); }
+
+    TL_HD void sum(uint32_t *sums, uint32_t thread) const {
+        uint32_t total = 0;
+        for (uint32_t i = begin(thread); i < end(thread); i++) total += values[i];
+        sums[thread] = total;
+    }
+
+    TL_HD static void group(const uint32_t *sums, uint32_t *groups, uint32_t thread) {
+        if (thread >= SCAN_THREADS / GROUP) return;
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < GROUP; i++) total += sums[thread * GROUP + i];
+        groups[thread] = total;
+    }
+
+    // The sum of what comes before a thread's first value.
+    TL_HD static uint32_t before(const uint32_t *sums, const uint32_t *groups, uint32_t thread) {
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < thread / GROUP; i++) total += groups[i];
+        for (uint32_t i = thread / GROUP * GROUP; i < thread; i++) total += sums[i];
+        return total;
+    }
+
+    static TL_HD uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+};
+
+// Counts of bins to starts. One block a window. A window's starts have a last one more, its number
+// of records.
+struct BinStarts {
+    Shape shape;
+    uint32_t *bin_counts;
+    uint32_t *bin_starts;
+
+    TL_HD Scan scan(uint32_t window) const {
+        return Scan{bin_counts + (window << shape.bin_bits), shape.num_bins()};
+    }
+
+    // Counts become cursors.
+    TL_HD void write(const uint32_t *sums, const uint32_t *groups, uint32_t window,
+                     uint32_t thread) const {
+        const Scan bins = scan(window);
+        uint32_t *cursors = bin_counts + (window << shape.bin_bits);
+        uint32_t *starts = bin_starts + window * (shape.num_bins() + 1);
+        uint32_t start = Scan::before(sums, groups, thread);
+        for (uint32_t i = bins.begin(thread); i < bins.end(thread); i++) {
+            const uint32_t count = cursors[i];
+            cursors[i] = start;
+            starts[i] = start;
+            start += count;
+        }
+        if (thread == SCAN_THREADS - 1) starts[shape.num_bins()] = start;
+    }
+};
+
+// Digits to records, those of a bin side by side. Windows from `window_first`, whose records come
+// one window after the other, `stride` of each.
+struct Partition {
+    struct Shared {
+        uint32_t counts[1 << MAX_BIN_BITS];
+    };
+    struct Registers {
+        uint32_t digit[PARTITION_LEN], rank[PARTITION_LEN];
+    };
+
+    Shape shape;
+    uint32_t window_first;
+    const uint32_t *digits;
+    uint32_t *bin_cursors;
+    Record *records;
+
+    static TL_HD uint64_t index(uint32_t block, uint32_t thread, uint32_t k) {
+        return (uint64_t(block) * PARTITION_LEN + k) * PARTITION_THREADS + thread;
+    }
+    TL_HD uint32_t bucket(uint32_t digit) const { return (digit & ~SIGN) - 1; }
+
+    TL_HD void clear(Shared &shared, uint32_t thread) const {
+        for (uint32_t i = thread; i < shape.num_bins(); i += PARTITION_THREADS)
+            shared.counts[i] = 0;
+    }
+
+    TL_HD void rank(Shared &shared, Registers &mine, uint32_t block, uint32_t part,
+                    uint32_t thread) const {
+        const uint32_t *window = digits + uint64_t(window_first + part) * shape.stride;
+        TL_UNROLL
+        for (uint32_t k = 0; k < PARTITION_LEN; k++) {
+            const uint64_t i = index(block, thread, k);
+            mine.digit[k] = i < shape.len ? window[i] : 0;
+        }
+        TL_UNROLL
+        for (uint32_t k = 0; k < PARTITION_LEN; k++) {
+            mine.rank[k] = 0;
+            if (mine.digit[k] != 0)
+                mine.rank[k] =
+                    atomic_add(&shared.counts[bucket(mine.digit[k]) >> shape.low_bits], 1);
+        }
+    }
+
+    // Counts become places.
+    TL_HD void reserve(Shared &shared, uint32_t part, uint32_t thread) const {
+        uint32_t *cursors = bin_cursors + ((window_first + part) << shape.bin_bits);
+        for (uint32_t i = thread; i < shape.num_bins(); i += PARTITION_THREADS)
+            if (shared.counts[i] != 0)
+                shared.counts[i] = atomic_add(&cursors[i], shared.counts[i]);
+    }
+
+    TL_HD void write(const Shared &shared, const Registers &mine, uint32_t block, uint32_t part,
+                     uint32_t thread) const {
+        Record *window = records + uint64_t(part) * shape.stride;
+        TL_UNROLL
+        for (uint32_t k = 0; k < PARTITION_LEN; k++) {
+            if (mine.digit[k] == 0) continue;
+            const uint32_t at = bucket(mine.digit[k]);
+            const uint32_t position = shared.counts[at >> shape.low_bits] + mine.rank[k];
+            const uint32_t entry = uint32_t(index(block, thread, k)) | (mine.digit[k] & SIGN);
+            window[position] = Record{entry, at & ((1u << shape.low_bits) - 1)};
+        }
+    }
+};
+
+// What `Count` and `Place` go through: records, cut into chunks, and those into segments that lie
+// within one bin.
+struct Records {
+    Shape shape;
+    uint32_t window_first;
+    // As `Partition` leaves them; with one bin, digits of all windows.
+    const void *records;
+    const uint32_t *bin_starts;
+
+    struct Segment {
+        uint32_t begin, end, bin;
+    };
+
+    TL_HD const uint32_t *starts(uint32_t part) const {
+        return bin_starts + (window_first + part) * (shape.num_bins() + 1);
+    }
+
+    TL_HD uint32_t total(uint32_t part) const {
+        return shape.bin_bits == 0 ? shape.len : starts(part)[shape.num_bins()];
+    }
+
+    // The segment from `begin`, or an empty one at the end of the chunk.
+    TL_HD Segment segment(uint32_t part, uint32_t chunk, uint32_t begin, uint32_t bin) const {
+        const uint64_t chunk_end = (uint64_t(chunk) + 1) * CHUNK;
+        const uint32_t all = total(part);
+        const uint32_t end = chunk_end < all ? uint32_t(chunk_end) : all;
+        if (begin >= end) return Segment{begin, begin, bin};
+        if (shape.bin_bits == 0) return Segment{begin, end, 0};
+        const uint32_t *starts = this->starts(part);
+        uint32_t low = bin, high = shape.num_bins();
+        while (low + 1 < high) {
+            const uint32_t middle = (low + high) / 2;
+            if (starts[middle] <= begin)
+                low = middle;
+            else
+                high = middle;
+        }
+        return Segment{begin, starts[low + 1] < end ? starts[low + 1] : end, low};
+    }
+    TL_HD Segment first(uint32_t part, uint32_t chunk) const {
+        return segment(part, chunk, chunk * CHUNK, 0);
+    }
+
+    // A record with low = 2^32 - 1 is none.
+    TL_HD Record record(uint32_t part, uint32_t i) const {
+        if (shape.bin_bits != 0)
+            return static_cast<const Record *>(records)[uint64_t(part) * shape.stride + i];
+        const uint32_t *digits = static_cast<const uint32_t *>(records);
+        const uint32_t digit = digits[uint64_t(window_first + part) * shape.stride + i];
+        return Record{i | (digit & SIGN), (digit & ~SIGN) - 1};
+    }
+};
+
+struct LowCounts {
+    uint32_t counts[1 << MAX_LOW_BITS];
+
+    TL_HD void clear(const Shape &shape, uint32_t thread) {
+        for (uint32_t i = thread; i < (1u << shape.low_bits); i += PLACE_THREADS) counts[i] = 0;
+    }
+};
+
+// Adds each record to its bucket's count, all windows' buckets one after the other.
+struct Count {
+    Records from;
+    uint32_t *counts;
+
+    TL_HD void count(LowCounts &shared, uint32_t part, const Records::Segment &segment,
+                     uint32_t thread) const {
+        for (uint32_t i = segment.begin + thread; i < segment.end; i += PLACE_THREADS) {
+            const Record record = from.record(part, i);
+            if (record.low != ~0u) atomic_add(&shared.counts[record.low], 1);
+        }
+    }
+
+    TL_HD void publish(const LowCounts &shared, uint32_t part, const Records::Segment &segment,
+                       uint32_t thread) const {
+        const Shape &shape = from.shape;
+        uint32_t *bucket = counts + uint64_t(from.window_first + part) * shape.num_buckets() +
+                           (segment.bin << shape.low_bits);
+        for (uint32_t i = thread; i < (1u << shape.low_bits); i += PLACE_THREADS)
+            if (shared.counts[i] != 0) atomic_add(&bucket[i], shared.counts[i]);
+    }
+};
+
+// Counts to starts within the plan's table. One block a bin and window.
+struct Starts {
+    Records from;
+    uint32_t *counts;
+    uint32_t *offsets;
+
+    TL_HD uint32_t *bin_counts(uint32_t part, uint32_t bin) const {
+        return counts + uint64_t(from.window_first + part) * from.shape.num_buckets() +
+               (bin << from.shape.low_bits);
+    }
+    TL_HD Scan scan(uint32_t part, uint32_t bin) const {
+        return Scan{bin_counts(part, bin), 1u << from.shape.low_bits};
+    }
+
+    // Counts become cursors.
+    TL_HD void write(const uint32_t *sums, const uint32_t *groups, uint32_t part, uint32_t bin,
+                     uint32_t thread) const {
+        const Shape &shape = from.shape;
+        const Scan buckets = scan(part, bin);
+        uint32_t *cursors = bin_counts(part, bin);
+        uint32_t *table = offsets +
+                          uint64_t(from.window_first + part) * (shape.num_buckets() + 1) +
+                          (bin << shape.low_bits);
+        uint32_t start = Scan::before(sums, groups, thread);
+        if (shape.bin_bits != 0) start += from.starts(part)[bin];
+        for (uint32_t i = buckets.begin(thread); i < buckets.end(thread); i++) {
+            const uint32_t count = cursors[i];
+            cursors[i] = start;
+            table[i] = start;
+            start += count;
+        }
+        if (thread == SCAN_THREADS - 1 && bin == shape.num_bins() - 1)
+            table[1u << shape.low_bits] = start;
+    }
+};
+
+// Puts each record's entry into its bucket's place.
+struct Place {
+    struct Registers {
+        // Rank within the segment and bucket, above it the bucket; all bits for none.
+        uint32_t rank[PLACE_LEN];
+    };
+    static constexpr uint32_t RANK_BITS = 15;
+    static_assert(CHUNK < (1u << RANK_BITS) && RANK_BITS + MAX_LOW_BITS < 32, "fits a word");
+
+    Records from;
+    uint32_t *cursors;
+    uint32_t *entries;
+
+    TL_HD void rank(LowCounts &shared, Registers &mine, uint32_t part,
+                    const Records::Segment &segment, uint32_t thread) const {
+        TL_UNROLL
+        for (uint32_t k = 0; k < PLACE_LEN; k++) {
+            const uint32_t i = segment.begin + k * PLACE_THREADS + thread;
+            mine.rank[k] = ~0u;
+            if (i < segment.end) {
+                const uint32_t low = from.record(part, i).low;
+                if (low != ~0u)
+                    mine.rank[k] = atomic_add(&shared.counts[low], 1) | (low << RANK_BITS);
+            }
+        }
+    }
+
+    // Counts become places.
+    TL_HD void reserve(LowCounts &shared, uint32_t part, const Records::Segment &segment,
+                       uint32_t thread) const {
+        const Shape &shape = from.shape;
+        uint32_t *bucket = cursors + uint64_t(from.window_first + part) * shape.num_buckets() +
+                           (segment.bin << shape.low_bits);
+        for (uint32_t i = thread; i < (1u << shape.low_bits); i += PLACE_THREADS)
+            if (shared.counts[i] != 0)
+                shared.counts[i] = atomic_add(&bucket[i], shared.counts[i]);
+    }
+
+    TL_HD void write(const LowCounts &shared, const Registers &mine, uint32_t part,
+                     const Records::Segment &segment, uint32_t thread) const {
+        uint32_t *window = entries + uint64_t(from.window_first + part) * from.shape.stride;
+        TL_UNROLL
+        for (uint32_t k = 0; k < PLACE_LEN; k++) {
+            if (mine.rank[k] == ~0u) continue;
+            const uint32_t i = segment.begin + k * PLACE_THREADS + thread;
+            const uint32_t rank = mine.rank[k] & ((1u << RANK_BITS) - 1);
+            window[shared.counts[mine.rank[k] >> RANK_BITS] + rank] = from.record(part, i).entry;
+        }
+    }
+};
+
+}  // namespace digits

@@ -1,0 +1,20 @@
+// MSM kernels of G1, and those of both groups. See msm_accumulate.cuh and msm_reduce.cuh.
+#include "msm_kernels.cuh"
+
+// Grid: one block. `runs` has num_windows + 2 words.
+extern "C" __global__ void __launch_bounds__(msm::MAX_WINDOWS)
+    msm_runs(MSM_PLAN_PARAMS, uint32_t *runs, uint32_t resident) {
+    __shared__ uint32_t counts[msm::MAX_WINDOWS];
+    const msm::Plan plan = MSM_PLAN;
+    if (threadIdx.x < num_windows) counts[threadIdx.x] = plan.count(threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x == 0) msm::Runs{runs}.plan(counts, num_windows, resident);
+}
+
+MSM_ACCUMULATE(msm_accumulate_g1, Fp, false, 3)
+MSM_ACCUMULATE(msm_accumulate_indexed_g1, Fp, true, 3)
+MSM_FOLD(msm_fold_g1, Fp, 3)
+MSM_SUM_BUCKETS(msm_sum_buckets_g1, Fp, 3)
+MSM_SUM_PARTS(msm_sum_parts_g1, Fp, 3)
+MSM_WEIGH(msm_weigh_g1, Fp, 128)
+MSM_FINISH(msm_finish_g1, Fp)

@@ -1,0 +1,81 @@
+// The kernels of `msm_accumulate` and `msm_reduce` for one group, which a unit names.
+#pragma once
+
+#include "msm_reduce.cuh"
+
+// Threads 0.. of all blocks.
+#define MSM_THREAD (blockIdx.x * blockDim.x + threadIdx.x)
+
+#define MSM_PLAN_PARAMS                                                                      \
+    const uint32_t *offsets, const uint32_t *entries, uint32_t num_windows,                  \
+        uint32_t num_buckets, uint32_t len, uint64_t stride
+#define MSM_PLAN \
+    msm::Plan { offsets, entries, num_windows, num_buckets, len, stride }
+
+// Grid: one thread a run, `max_runs`.
+#define MSM_ACCUMULATE(name, F, indexed, blocks)                                             \
+    extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
+        name(MSM_PLAN_PARAMS, uint32_t *runs, const char *bases, const uint32_t *indices,    \
+             uint32_t base_first, uint32_t num_bases, char *accumulator, char *heads,        \
+             uint32_t *keys, uint32_t max_runs) {                                            \
+        msm::accumulate<F, indexed>(                                                         \
+            MSM_PLAN, msm::Runs{runs}, msm::Bases{bases, indices, base_first, num_bases, len}, \
+            msm::Sums{accumulator, heads, keys}, max_runs, MSM_THREAD);                      \
+    }
+
+// Grid: one thread a run of `run_len` heads.
+#define MSM_FOLD(name, F, blocks)                                                            \
+    extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
+        name(char *accumulator, char *heads, uint32_t *keys, uint32_t runs_in,               \
+             uint32_t run_len, uint32_t in_first, uint32_t out_first) {                      \
+        msm::fold<F>(msm::Sums{accumulator, heads, keys},                                    \
+                     msm::Level{runs_in, run_len, in_first, out_first}, MSM_THREAD);         \
+    }
+
+// Grid: one thread a partial sum of all windows.
+#define MSM_SUM_BUCKETS(name, F, blocks)                                                     \
+    extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
+        name(uint32_t num_windows, uint32_t rows, uint32_t columns, uint32_t row_parts,      \
+             uint32_t column_parts, const char *buckets, char *sums) {                       \
+        msm::sum_buckets<F>(msm::Lines{rows, columns, row_parts, column_parts}, num_windows, \
+                            buckets, sums, MSM_THREAD);                                      \
+    }
+
+// Grid: one thread a partial sum that is left.
+#define MSM_SUM_PARTS(name, F, blocks)                                                       \
+    extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
+        name(uint32_t num_windows, uint32_t rows, uint32_t columns, uint32_t row_parts_in,   \
+             uint32_t column_parts_in, uint32_t row_parts, uint32_t column_parts,            \
+             const char *sums_in, char *sums_out) {                                          \
+        msm::sum_parts<F>(msm::Lines{rows, columns, row_parts_in, column_parts_in},          \
+                          msm::Lines{rows, columns, row_parts, column_parts}, num_windows,   \
+                          sums_in, sums_out, MSM_THREAD);                                    \
+    }
+
+// Grid: two blocks a window, of its rows and of its columns.
+#define MSM_WEIGH(name, F, threads)                                                          \
+    extern "C" __global__ void __launch_bounds__(threads)                                    \
+        name(uint32_t rows, uint32_t columns, const char *sums, char *weighed) {             \
+        using Weigh = msm::Weigh<F, threads>;                                                \
+        __shared__ Weigh::Shared shared;                                                     \
+        Weigh::Registers mine;                                                               \
+        const Weigh weigh{msm::Lines{rows, columns, 1, 1}, sums, blockIdx.x / 2,             \
+                          blockIdx.x % 2 == 0};                                              \
+        weigh.begin(shared, mine, threadIdx.x);                                              \
+        for (uint32_t i = 0; i < weigh.num_steps(); i++) {                                   \
+            const Weigh::Step step = weigh.step(i);                                          \
+            __syncthreads();                                                                 \
+            weigh.read(shared, mine, step, threadIdx.x);                                     \
+            __syncthreads();                                                                 \
+            weigh.add(shared, mine, step, threadIdx.x);                                      \
+        }                                                                                    \
+        if (threadIdx.x == 0)                                                                \
+            Xyzz<F>::load(shared.points).store(msm::point_at<F>(weighed, blockIdx.x));       \
+    }
+
+// Grid: one thread a window.
+#define MSM_FINISH(name, F)                                                                  \
+    extern "C" __global__ void __launch_bounds__(msm::THREADS)                               \
+        name(uint32_t num_windows, uint32_t columns, const char *weighed, char *windows) {   \
+        msm::finish<F>(weighed, windows, num_windows, columns, MSM_THREAD);                  \
+    }
