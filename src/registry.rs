@@ -14,6 +14,8 @@ const NOT_IN_BUILD: &str = "not part of this build";
 /// Every backend of this build, the preferred first. The CPU is last, and always there.
 pub fn backends() -> Vec<Box<dyn Backend>> {
     vec![
+        #[cfg(feature = "cuda")]
+        Box::new(twinlock_cuda::CudaBackend::default()),
         #[cfg(feature = "wgsl")]
         Box::new(twinlock_wgsl::WgslBackend::default()),
         Box::new(twinlock_cpu::CpuBackend),

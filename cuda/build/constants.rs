@@ -49,6 +49,9 @@ fn params(out: &mut String, field: &Field) {
     }
     let _ = writeln!(out, "struct {name}Params {{");
     let _ = writeln!(out, "    static constexpr int N = {};", field.limbs);
+    // Whether the lowest limbs are those of 1 - 2^32 + 2^64.
+    let shifts = field.modulus[..2] == [1, u32::MAX];
+    let _ = writeln!(out, "    static constexpr bool LOW_PAIR_IS_SHIFTS = {shifts};");
     for (what, suffix, _) in &arrays {
         accessor(out, what, &format!("{upper}_{suffix}"));
     }
@@ -63,25 +66,17 @@ fn curve(out: &mut String) {
     out.push('\n');
 }
 
-/// Roots of unity of order 2^lg and the coset's generator, with their inverses, and the inverses of
-/// 2^lg, all in Montgomery form: `[direction][lg][limb]` flattened.
+/// Roots of unity of order 2^lg, by lg, and the coset's generator and its inverse, in Montgomery
+/// form.
 fn roots(out: &mut String) {
     let root = FR.root_of_unity(FR.two_adicity).unwrap_or_else(|| FR.small(1));
+    let mut roots: Vec<_> = std::iter::successors(Some(root), |root| Some(FR.mul(root, root)))
+        .take(FR.two_adicity as usize + 1)
+        .map(|root| FR.to_montgomery(&root))
+        .collect();
+    roots.reverse();
+    array(out, "FR_ROOTS", &roots.concat());
     let shift = FR.small(FR_COSET_GENERATOR);
-    let mut all = Vec::new();
-    for root in [root.clone(), FR.invert(&root)] {
-        let mut powers: Vec<_> = std::iter::successors(Some(root), |root| Some(FR.mul(root, root)))
-            .take(FR.two_adicity as usize + 1)
-            .map(|root| FR.to_montgomery(&root))
-            .collect();
-        powers.reverse();
-        all.extend(powers.concat());
-    }
-    let _ = writeln!(out, "constexpr int MAX_LG_ROOT = {};", FR.two_adicity);
-    array(out, "FR_ROOTS", &all);
     let shifts = [shift.clone(), FR.invert(&shift)].map(|shift| FR.to_montgomery(&shift));
-    array(out, "FR_SHIFT", &shifts.concat());
-    let halves: Vec<_> =
-        (0..=FR.two_adicity as i32).map(|lg| FR.to_montgomery(&FR.power_of_two(-lg))).collect();
-    array(out, "FR_INVERSE_OF_LEN", &halves.concat());
+    array(out, "FR_SHIFTS", &shifts.concat());
 }

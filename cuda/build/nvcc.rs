@@ -1,5 +1,6 @@
 //! Finds nvcc and runs it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
@@ -17,13 +18,29 @@ pub(crate) fn compile(kernels: &Path, out: &Path) -> Result<Vec<String>> {
     let nvcc = find()?;
     let codes = codes()?;
     let mut units = units(kernels)?;
+    let headers = sources(&[kernels, out], "cuh")?;
+    let key = |unit: &str| {
+        let mut hasher = DefaultHasher::new();
+        (&nvcc, &codes, &headers).hash(&mut hasher);
+        fs::read(kernels.join(format!("{unit}.cu"))).unwrap_or_default().hash(&mut hasher);
+        hasher.finish().to_string()
+    };
+    let key_file = |unit: &str| out.join(format!("{unit}.key"));
+    let stale: Vec<String> = (units.iter())
+        .filter(|unit| fs::read_to_string(key_file(unit)).ok() != Some(key(unit)))
+        .cloned()
+        .collect();
     let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1).max(1);
-    for batch in units.chunks(jobs) {
+    for batch in stale.chunks(jobs) {
         let children: Vec<_> =
             batch.iter().map(|unit| start(&nvcc, &codes, kernels, out, unit)).collect();
         // All are waited for before the first failure is told.
         let ends: Vec<_> = children.into_iter().map(|child| child.and_then(finish)).collect();
         ends.into_iter().collect::<Result<Vec<()>>>()?;
+    }
+    for unit in &stale {
+        let file = key_file(unit);
+        fs::write(&file, key(unit)).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     units.sort();
     Ok(units)
@@ -54,6 +71,24 @@ fn units(kernels: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(units)
+}
+
+/// The contents of the files with this extension, in the order of their names: what a unit is made
+/// of beside itself.
+fn sources(folders: &[&Path], extension: &str) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for folder in folders {
+        let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+        for entry in fs::read_dir(folder).map_err(told)? {
+            let path = entry.map_err(told)?.path();
+            if path.extension().is_some_and(|found| found == extension) {
+                let content = fs::read(&path).map_err(told)?;
+                files.push((path, content));
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn find() -> Result<PathBuf> {
@@ -90,6 +125,8 @@ fn start(
     command
         .args(["-fatbin", "-O3", "-std=c++17", "--threads=0", "-Xptxas=-v"])
         .args(codes)
+        .arg("-I")
+        .arg(kernels)
         .arg("-I")
         .arg(out)
         .arg(kernels.join(format!("{unit}.cu")))

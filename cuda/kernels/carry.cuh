@@ -7,6 +7,15 @@
 
 #include "device.cuh"
 
+TL_HD uint32_t mul_lo(uint32_t a, uint32_t b) { return a * b; }
+
+// Both halves of a product, as one instruction.
+TL_HD void mul_wide(uint32_t &low, uint32_t &high, uint32_t a, uint32_t b) {
+    const uint64_t product = uint64_t(a) * b;
+    low = uint32_t(product);
+    high = uint32_t(product >> 32);
+}
+
 #ifdef __CUDA_ARCH__
 
 struct Carry {};
@@ -41,9 +50,6 @@ TL_STEP3(madc_hi, "madc.hi.u32")
 #undef TL_STEP2
 #undef TL_STEP3
 
-TL_HD uint32_t mul_lo(uint32_t a, uint32_t b) { return a * b; }
-TL_HD uint32_t mul_hi(uint32_t a, uint32_t b) { return __umulhi(a, b); }
-
 #else
 
 struct Carry {
@@ -60,7 +66,6 @@ TL_HD uint32_t carry_difference(uint64_t a, uint64_t b, uint32_t in, Carry &carr
     carry.flag = uint32_t(difference >> 63);
     return uint32_t(difference);
 }
-TL_HD uint32_t mul_lo(uint32_t a, uint32_t b) { return a * b; }
 TL_HD uint32_t mul_hi(uint32_t a, uint32_t b) { return uint32_t((uint64_t(a) * b) >> 32); }
 
 TL_HD uint32_t add_cc(uint32_t a, uint32_t b, Carry &c) { return carry_sum(a, b, 0, c); }

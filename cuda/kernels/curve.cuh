@@ -93,7 +93,7 @@ struct Xyzz {
         const F dy = p.y * zzz - y;
         // Opposite points get zz = 0 from what follows; equal ones would, too.
         if (dx.is_zero() && dy.is_zero()) {
-            *this = twice(p);
+            *this = rarely_twice(p);
             return;
         }
         const F pp = sqr(dx);
@@ -114,7 +114,7 @@ struct Xyzz {
         const F dx = p.x * zz - u;
         const F dy = p.y * zzz - s;
         if (dx.is_zero() && dy.is_zero()) {
-            *this = dbl();
+            *this = rarely_twice(*this);
             return;
         }
         const F pp = sqr(dx);
@@ -128,6 +128,19 @@ struct Xyzz {
     TL_HD Jacobian<F> to_jacobian() const { return Jacobian<F>{x * zz, y * zzz, zz}; }
 
   private:
+    // Doublings that hardly ever happen are calls, which keeps their products out of every addition's
+    // code. They work on copies, so that the sums themselves stay in registers.
+    static TL_HD_CALL void store_twice(const Affine<F> &p, Xyzz &out) { out = twice(p); }
+    static TL_HD_CALL void store_twice(const Xyzz &p, Xyzz &out) { out = p.dbl(); }
+
+    template <class P>
+    static TL_HD Xyzz rarely_twice(const P &p) {
+        const P copy = p;
+        Xyzz out;
+        store_twice(copy, out);
+        return out;
+    }
+
     // x and y of the sum, from the slope's numerator dy, the square pp and the cube ppp of its
     // denominator, and the first point's coordinates over the common denominator.
     TL_HD void combine(const F &u, const F &s, const F &pp, const F &ppp, const F &dy) {

@@ -197,10 +197,8 @@ struct alignas(16) Mont {
     TL_HD void first_row(uint32_t (&low)[N], uint32_t (&high)[N], uint32_t b) const {
         TL_UNROLL
         for (int j = 0; j < N; j += 2) {
-            low[j] = mul_lo(l[j], b);
-            low[j + 1] = mul_hi(l[j], b);
-            high[j] = mul_lo(l[j + 1], b);
-            high[j + 1] = mul_hi(l[j + 1], b);
+            mul_wide(low[j], low[j + 1], l[j], b);
+            mul_wide(high[j], high[j + 1], l[j + 1], b);
         }
     }
 
@@ -248,12 +246,21 @@ struct alignas(16) Mont {
         high[N - 1] = addc(high[N - 1], 0, carry);
     }
 
-    // Adds the multiple of the modulus to low + high 2^32 that makes the lowest limb 0.
+    // Adds the multiple of the modulus to low + high 2^32 that makes the lowest limb 0. That limb
+    // is not written where nothing reads it.
     static TL_HD void reduce_row(uint32_t (&low)[N], uint32_t (&high)[N]) {
         const uint32_t m = mul_lo(low[0], P::factor(0));
         Carry carry;
-        high[0] = mad_lo_cc(P::modulus(1), m, high[0], carry);
-        high[1] = madc_hi_cc(P::modulus(1), m, high[1], carry);
+        if (P::LOW_PAIR_IS_SHIFTS) {
+            // x + m (1 - 2^32 + 2^64), where m = -x modulo 2^32, is (x + 1) 2^32 + (m - 1) 2^64,
+            // or 0 for x = 0: no products. Their carries are those of x - 1.
+            add_cc(low[0], ~0u, carry);
+            high[0] = addc_cc(high[0], low[0], carry);
+            high[1] = addc_cc(high[1], m < m - 1 ? m : m - 1, carry);
+        } else {
+            high[0] = mad_lo_cc(P::modulus(1), m, high[0], carry);
+            high[1] = madc_hi_cc(P::modulus(1), m, high[1], carry);
+        }
         TL_UNROLL
         for (int j = 2; j < N - 2; j += 2) {
             high[j] = madc_lo_cc(P::modulus(j + 1), m, high[j], carry);
@@ -261,7 +268,18 @@ struct alignas(16) Mont {
         }
         high[N - 2] = madc_lo_cc(P::modulus(N - 1), m, high[N - 2], carry);
         high[N - 1] = madc_hi(P::modulus(N - 1), m, high[N - 1], carry);
-        add_multiple_to_low(low, high[N - 1], m);
+        if (P::LOW_PAIR_IS_SHIFTS) {
+            low[2] = mad_lo_cc(P::modulus(2), m, low[2], carry);
+            low[3] = madc_hi_cc(P::modulus(2), m, low[3], carry);
+            TL_UNROLL
+            for (int j = 4; j < N; j += 2) {
+                low[j] = madc_lo_cc(P::modulus(j), m, low[j], carry);
+                low[j + 1] = madc_hi_cc(P::modulus(j), m, low[j + 1], carry);
+            }
+            high[N - 1] = addc(high[N - 1], 0, carry);
+        } else {
+            add_multiple_to_low(low, high[N - 1], m);
+        }
     }
 
     // (spent + low 2^32) / 2^32, where spent's lowest limb is 0.
@@ -311,8 +329,7 @@ struct alignas(16) Mont {
         for (int j = 0; j < N; j += 2) {
             even[j] = l[j];
             even[j + 1] = l[j + 1];
-            odd[j] = mul_lo(P::modulus(j + 1), m);
-            odd[j + 1] = mul_hi(P::modulus(j + 1), m);
+            mul_wide(odd[j], odd[j + 1], P::modulus(j + 1), m);
         }
         add_multiple_to_low(even, odd[N - 1], m);
         TL_UNROLL

@@ -20,7 +20,7 @@ pub mod formula;
 pub mod kernels;
 mod module;
 
-pub use field::{accessors, literal, prelude};
+pub use field::{accessors, literal, loose, prelude};
 pub use module::{Access, Binding, Kernel, Module};
 
 /// How field elements are multiplied.
@@ -48,11 +48,17 @@ impl Arithmetic {
 /// How formulas are written out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Style {
-    /// Every multiplication in its place, for GPUs.
+    /// Every multiplication in its place. Compiles slowly, and runs out of instruction cache.
     Unrolled,
-    /// One call of the multiplication in a loop over a small program, for drivers that compile
-    /// slowly.
+    /// One call of the multiplication in a loop over a small program.
     Compact,
+    /// As `Compact`, with a call of the square beside it; transforms take two stages at a time.
+    Squared,
+}
+
+impl Style {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Unrolled, Self::Compact, Self::Squared];
 }
 
 /// Every kernel, built.

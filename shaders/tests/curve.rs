@@ -56,11 +56,26 @@ enum Addition {
 /// `p += q` for each thread's pair.
 fn module(curve: Curve, addition: Addition, arithmetic: Arithmetic, style: Style) -> Module {
     let mut body = prelude(&FP, arithmetic);
-    body += &curve::point_types(curve);
+    body += &curve::point_types(curve, arithmetic);
     for name in ["p", "q"] {
         body += &accessors(&FP, name, true, arithmetic);
         body += &curve::point_accessors(curve, name);
     }
+    // The kernel's form and back.
+    let len = curve.xyzz_len();
+    let list = |separator: &str, item: &dyn Fn(usize) -> String| {
+        (0..len).map(item).collect::<Vec<_>>().join(separator)
+    };
+    for name in ["p", "q"] {
+        let loads = list(", ", &|i| format!("fp_to_words(fp_load_{name}(at + {}u))", 3 * i));
+        body += &format!(
+            "fn read_{name}(id: u32) -> Xyzz {{ let at = id * {}u; return Xyzz({loads}); }}\n",
+            3 * len
+        );
+    }
+    let stores = list("\n", &|i| {
+        format!("    fp_store_p(at + {}u, fp_tighten(fp_from_words(sum.c{i})));", 3 * i)
+    });
     let call = match addition {
         Addition::Affine => {
             body += &curve::add_affine(curve, style);
@@ -68,14 +83,16 @@ fn module(curve: Curve, addition: Addition, arithmetic: Arithmetic, style: Style
         }
         Addition::Xyzz => {
             body += &curve::add(curve, style);
-            "add(&sum, xyzz_load_q(id));"
+            "add(&sum, read_q(id));"
         }
     };
     let main = format!(
         "    if id >= params.len {{ return; }}
-    var sum = xyzz_load_p(id);
+    var sum = read_p(id);
     {call}
-    xyzz_store_p(id, sum);"
+    let at = id * {}u;
+{stores}",
+        3 * len
     );
     let bindings = ["p", "q"].map(|name| Binding::elements(name, Access::ReadWrite)).to_vec();
     Module::assemble("addition", 64, bindings, vec!["len"], &body, &main)
@@ -180,6 +197,13 @@ fn compact_additions() {
                 check(curve, addition, arithmetic, Style::Compact);
             }
         }
+    }
+}
+
+#[test]
+fn squared_additions() {
+    for arithmetic in [Arithmetic::Sparse, Arithmetic::Narrow] {
+        check(Curve::G1, Addition::Affine, arithmetic, Style::Squared);
     }
 }
 

@@ -41,8 +41,8 @@ fn translate(kernel: &Module, module: &naga::Module, info: &ModuleInfo) {
 
 #[test]
 fn every_kernel_is_valid_and_translates() {
-    let styles = [Style::Unrolled, Style::Compact];
-    for (arithmetic, style) in Arithmetic::ALL.into_iter().flat_map(|a| styles.map(|s| (a, s))) {
+    for (arithmetic, style) in Arithmetic::ALL.into_iter().flat_map(|a| Style::ALL.map(|s| (a, s)))
+    {
         for kernel in all_kernels(arithmetic, style) {
             let what = format!("{} {arithmetic:?} {style:?}", kernel.name);
             let (module, info) = validated(&kernel.wgsl, arithmetic, &what);

@@ -15,7 +15,7 @@ use crate::streams::StreamState;
 
 /// A kernel that traps. PTX, for the driver to compile.
 const TRAP: &str = concat!(
-    ".version 7.0\n.target sm_70\n.address_size 64\n",
+    ".version 7.0\n.target sm_75\n.address_size 64\n",
     ".visible .entry twinlock_trap() { trap; }\n\0"
 );
 
@@ -24,6 +24,7 @@ const TRAP: &str = concat!(
 pub struct Faults {
     op: AtomicBool,
     memory: AtomicBool,
+    no_memory: AtomicBool,
     /// The number of the last hold.
     hold: AtomicU32,
     /// A word that the device reads: the number of the last hold that is over.
@@ -59,8 +60,13 @@ impl Faults {
         self.memory.store(true, Ordering::SeqCst);
     }
 
+    /// The driver has no memory for any region, until `refuse_allocations(false)`.
+    pub fn refuse_allocations(&self, refused: bool) {
+        self.no_memory.store(refused, Ordering::SeqCst);
+    }
+
     pub(crate) fn take_allocation(&self) -> bool {
-        self.memory.swap(false, Ordering::SeqCst)
+        self.memory.swap(false, Ordering::SeqCst) || self.no_memory.load(Ordering::SeqCst)
     }
 
     /// What is enqueued from now on does not run until [`Faults::release`]: waits run into their
@@ -83,6 +89,8 @@ impl Faults {
 
     /// Ends a hold.
     pub fn release(&self) {
+        // The word goes with the context.
+        let Ok(_gpu) = self.gpu() else { return };
         if let Some(Pinned(start)) = *self.word() {
             // SAFETY: a word of pinned memory, which lives as long as the context; the device
             // reads it whole.

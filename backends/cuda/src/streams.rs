@@ -11,7 +11,7 @@ use crate::events::PooledEvent;
 use crate::gpu::Gpu;
 
 /// Driver streams made when a device is opened.
-const FIRST_STREAMS: usize = 8;
+const FIRST_STREAMS: usize = 16;
 
 /// A driver stream; it belongs to a context and dies with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `TWINLOCK_WGSL_ARITHMETIC` | `wide` (64-bit products) or `narrow` (13-bit limbs), instead of the device's choice |
-//! | `TWINLOCK_WGSL_STYLE` | `unrolled` (for GPUs) or `compact` (for drivers that compile slowly) |
+//! | `TWINLOCK_WGSL_ARITHMETIC` | `wide` or `sparse` (64-bit products) or `narrow` (13-bit limbs), instead of the device's choice |
+//! | `TWINLOCK_WGSL_STYLE` | `compact`, `squared` or `unrolled`, instead of `compact` |
 //! | `TWINLOCK_WGSL_MEMORY_BYTES` | the most bytes of regions on a device |
 //! | `TWINLOCK_WGSL_PROFILE` | `1` logs each kernel's time on the device when that is closed |
 

@@ -6,9 +6,9 @@ use twinlock_shaders::{Arithmetic, Style};
 /// What overrides a device's own choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// `TWINLOCK_WGSL_ARITHMETIC`: `wide` or `narrow`.
+    /// `TWINLOCK_WGSL_ARITHMETIC`: `wide`, `sparse` or `narrow`.
     pub arithmetic: Option<Arithmetic>,
-    /// `TWINLOCK_WGSL_STYLE`: `unrolled` or `compact`.
+    /// `TWINLOCK_WGSL_STYLE`: `unrolled`, `compact` or `squared`.
     pub style: Option<Style>,
     /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of regions on a device.
     pub memory_bytes: Option<u64>,
@@ -31,13 +31,6 @@ impl Settings {
         const ARITHMETIC: &str = "TWINLOCK_WGSL_ARITHMETIC";
         const STYLE: &str = "TWINLOCK_WGSL_STYLE";
         const MEMORY: &str = "TWINLOCK_WGSL_MEMORY_BYTES";
-        let one_of = |name: &str, a: &str, b: &str| match lookup(name) {
-            None => Ok(None),
-            Some(text) if text.is_empty() => Ok(None),
-            Some(text) if text == a => Ok(Some(true)),
-            Some(text) if text == b => Ok(Some(false)),
-            Some(text) => Err(Error::invalid(format!("{name}={text} is neither {a} nor {b}"))),
-        };
         let arithmetic = match lookup(ARITHMETIC).as_deref() {
             None | Some("") => None,
             Some("wide") => Some(Arithmetic::Wide),
@@ -48,7 +41,16 @@ impl Settings {
                 return Err(Error::invalid(message));
             }
         };
-        let unrolled = one_of(STYLE, "unrolled", "compact")?;
+        let style = match lookup(STYLE).as_deref() {
+            None | Some("") => None,
+            Some("unrolled") => Some(Style::Unrolled),
+            Some("compact") => Some(Style::Compact),
+            Some("squared") => Some(Style::Squared),
+            Some(text) => {
+                let message = format!("{STYLE}={text} is not unrolled, compact or squared");
+                return Err(Error::invalid(message));
+            }
+        };
         let number = |text: String| {
             text.trim()
                 .parse()
@@ -56,7 +58,7 @@ impl Settings {
         };
         Ok(Self {
             arithmetic,
-            style: unrolled.map(|yes| if yes { Style::Unrolled } else { Style::Compact }),
+            style,
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
             profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
             portable: false,

@@ -5,3 +5,4 @@ pub mod curve;
 pub mod field;
 pub mod fixed_base;
 pub mod msm;
+pub mod ntt;

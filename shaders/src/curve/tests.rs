@@ -175,6 +175,7 @@ fn run_table<T: Number>(table: &Encoded, inputs: &[T]) -> Vec<T> {
         let (a, b) = (slots[slot(16)], slots[slot(24)]);
         slots[slot(8)] = match word & 255 {
             x if x == Opcode::Mul as u32 => a * b,
+            x if x == Opcode::Sqr as u32 => a * a,
             x if x == Opcode::Add as u32 => a + b,
             x if x == Opcode::Sub as u32 => a - b,
             x if x == Opcode::UnlessRare as u32 && rare => zero,

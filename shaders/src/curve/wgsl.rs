@@ -1,34 +1,35 @@
 //! Formulas as WGSL functions, in both styles, and the types that kernels hold points in.
 //!
 //! `Xyzz` and `Affine` have fields `c0`, `c1`, ... : the coordinates one after the other, each with
-//! its coefficients.
+//! its coefficients, packed into words. Points of an MSM's own lie in memory as they are in here:
+//! loose, in the radix of the kernel; zeros are the identity. Affine points come from others, in
+//! canonical form.
 
 use std::fmt::Write as _;
 
 use super::Curve;
 use crate::formula::{Opcode, Part, Rare, Reg, Routine, Step};
-use crate::{Arithmetic, Style, literal};
+use crate::{Arithmetic, Style, literal, loose};
 use twinlock_fields::FP;
 
 /// `Xyzz`, `Affine` and what needs no multiplication; goes behind the prelude of Fp.
-pub fn point_types(curve: Curve) -> String {
+pub fn point_types(curve: Curve, arithmetic: Arithmetic) -> String {
     let (degree, affine_len, xyzz_len) = (curve.degree(), curve.affine_len(), curve.xyzz_len());
-    let mut text = String::new();
+    let mut text = loose(&FP, arithmetic);
     for (name, len) in [("Xyzz", xyzz_len), ("Affine", affine_len)] {
-        let fields = list(len, ", ", |i| format!("c{i}: Fp"));
+        let fields = list(len, ", ", |i| format!("c{i}: FpWords"));
         let _ = writeln!(text, "struct {name} {{ {fields} }}");
     }
-    let zeros = list(xyzz_len, ", ", |_| "fp_zero()".into());
-    let zz = list(degree, " && ", |i| format!("fp_is_zero(p.c{})", 2 * degree + i));
-    let all = list(affine_len, " && ", |i| format!("fp_is_zero(q.c{i})"));
-    let negate = list(degree, " ", |i| format!("q.c{0} = fp_neg(q.c{0});", degree + i));
+    let zz = list(degree, " && ", |i| format!("fp_words_are_zero(p.c{})", 2 * degree + i));
+    let all = list(affine_len, " && ", |i| format!("fp_words_are_zero(q.c{i})"));
+    let negate = list(degree, " ", |i| format!("q.c{0} = fp_words_neg(q.c{0});", degree + i));
     let ones = list(2 * degree, ", ", |i| {
-        if i % degree == 0 { "fp_one()".into() } else { "fp_zero()".into() }
+        if i % degree == 0 { "fp_to_words(fp_one())".into() } else { "FpWords()".into() }
     });
     let xy = list(affine_len, ", ", |i| format!("q.c{i}"));
     let _ = write!(
         text,
-        "fn xyzz_identity() -> Xyzz {{ return Xyzz({zeros}); }}
+        "fn xyzz_identity() -> Xyzz {{ return Xyzz(); }}
 fn xyzz_is_identity(p: Xyzz) -> bool {{ return {zz}; }}
 fn affine_is_identity(q: Affine) -> bool {{ return {all}; }}
 fn affine_negate(point: Affine) -> Affine {{ var q = point; {negate} return q; }}
@@ -42,10 +43,14 @@ fn affine_to_xyzz(q: Affine) -> Xyzz {{ return Xyzz({xy}, {ones}); }}
 /// the start of the binding's view; goes behind Fp's accessors for that binding.
 pub fn point_accessors(curve: Curve, name: &str) -> String {
     let mut text = String::new();
-    for (kind, ty, len) in
-        [("xyzz", "Xyzz", curve.xyzz_len()), ("affine", "Affine", curve.affine_len())]
-    {
-        let loads = list(len, ", ", |i| format!("fp_load_{name}(at + {}u)", i * FP_UNITS));
+    let words = |at: String| format!("fp_load_words_{name}({at})");
+    let converted = |at: String| format!("fp_to_words(fp_load_{name}({at}))");
+    let kinds: [(_, _, _, &dyn Fn(String) -> String); 2] = [
+        ("xyzz", "Xyzz", curve.xyzz_len(), &words),
+        ("affine", "Affine", curve.affine_len(), &converted),
+    ];
+    for (kind, ty, len, load) in kinds {
+        let loads = list(len, ", ", |i| load(format!("at + {}u", i * FP_UNITS)));
         let units = len * FP_UNITS;
         let _ = writeln!(
             text,
@@ -55,7 +60,7 @@ pub fn point_accessors(curve: Curve, name: &str) -> String {
     }
     let units = curve.xyzz_len() * FP_UNITS;
     let stores = list(curve.xyzz_len(), " ", |i| {
-        format!("fp_store_{name}(at + {}u, p.c{i});", i * FP_UNITS)
+        format!("fp_store_words_{name}(at + {}u, p.c{i});", i * FP_UNITS)
     });
     let _ = writeln!(
         text,
@@ -100,7 +105,7 @@ pub fn to_jacobian(curve: Curve, style: Style) -> String {
     let inputs = inputs(&[("p.", curve.xyzz_len())]);
     let len = 3 * curve.degree();
     let body = body(&curve.to_jacobian(), style, &inputs, &assign("result.", len));
-    let fields = list(len, ", ", |i| format!("c{i}: Fp"));
+    let fields = list(len, ", ", |i| format!("c{i}: FpWords"));
     format!(
         "struct Jacobian {{ {fields} }}
 {}fn to_jacobian(p: Xyzz) -> Jacobian {{
@@ -116,11 +121,12 @@ var result: Jacobian;
 /// then y^2 - x^3 - b.
 pub fn decode(curve: Curve, arithmetic: Arithmetic, style: Style) -> String {
     let mut inputs = inputs(&[("q.", curve.affine_len())]);
-    inputs.push("fp_one()".into());
-    inputs.push(literal(&FP, arithmetic, &FP.power_of_two(FP.radix_bits() as i32)));
+    inputs.push("fp_to_words(fp_one())".into());
+    let radix = literal(&FP, arithmetic, &FP.power_of_two(FP.radix_bits() as i32));
+    inputs.push(format!("fp_to_words({radix})"));
     let len = 3 * curve.degree();
     let body = body(&curve.decode(), style, &inputs, &assign("result.", len));
-    let fields = list(len, ", ", |i| format!("c{i}: Fp"));
+    let fields = list(len, ", ", |i| format!("c{i}: FpWords"));
     format!(
         "struct Decoded {{ {fields} }}
 {}fn decode(q: Affine) -> Decoded {{
@@ -149,7 +155,7 @@ fn assign(prefix: &str, len: usize) -> Vec<String> {
 struct Body {
     /// Module-scope declarations.
     globals: String,
-    /// Statements that read the inputs and write the targets.
+    /// Statements that read the inputs and write the targets, all of them packed.
     code: String,
 }
 
@@ -158,7 +164,8 @@ fn body(routine: &Routine, style: Style, inputs: &[String], targets: &[String]) 
         Style::Unrolled => {
             Body { globals: String::new(), code: unrolled(routine, inputs, targets) }
         }
-        Style::Compact => compact(routine, inputs, targets),
+        Style::Compact => compact(routine, false, inputs, targets),
+        Style::Squared => compact(routine, true, inputs, targets),
     }
 }
 
@@ -166,11 +173,12 @@ fn unrolled(routine: &Routine, inputs: &[String], targets: &[String]) -> String 
     let mut code = String::new();
     let Rare { zeros, part, instead } = &routine.rare;
     for (i, input) in inputs.iter().enumerate() {
-        let _ = writeln!(code, "let r{i} = {input};");
+        let _ = writeln!(code, "let r{i} = fp_from_words({input});");
     }
     write_steps(&mut code, &routine.head, zeros);
     if !zeros.is_empty() {
-        let zero: Vec<_> = zeros.iter().map(|r| format!("fp_is_zero(r{r})")).collect();
+        let zero: Vec<_> =
+            zeros.iter().map(|r| format!("fp_words_are_zero(fp_to_words(r{r}))")).collect();
         let _ = writeln!(code, "let rare = {};\nif rare {{", zero.join(" && "));
         write_steps(&mut code, part, &[]);
         for (target, source) in zeros.iter().zip(instead) {
@@ -180,7 +188,7 @@ fn unrolled(routine: &Routine, inputs: &[String], targets: &[String]) -> String 
     }
     write_steps(&mut code, &routine.tail, &[]);
     for (output, target) in routine.outputs.iter().zip(targets) {
-        let _ = writeln!(code, "{target} = r{output};");
+        let _ = writeln!(code, "{target} = fp_to_words(r{output});");
     }
     code
 }
@@ -190,10 +198,10 @@ fn write_steps(code: &mut String, part: &Part, variable: &[Reg]) {
     for (result, step) in (part.first..).zip(&part.steps) {
         let word = if variable.contains(&result) { "var" } else { "let" };
         let _ = match step {
-            Step::Mul(a, b) => writeln!(code, "{word} r{result} = fp_mul(r{a}, r{b});"),
-            Step::Sqr(a) => writeln!(code, "{word} r{result} = fp_sqr(r{a});"),
-            Step::Add(a, b) => writeln!(code, "{word} r{result} = fp_add(r{a}, r{b});"),
-            Step::Sub(a, b) => writeln!(code, "{word} r{result} = fp_sub(r{a}, r{b});"),
+            Step::Mul(a, b) => writeln!(code, "{word} r{result} = fp_mul_loose(r{a}, r{b});"),
+            Step::Sqr(a) => writeln!(code, "{word} r{result} = fp_sqr_loose(r{a});"),
+            Step::Add(a, b) => writeln!(code, "{word} r{result} = fp_add_loose(r{a}, r{b});"),
+            Step::Sub(a, b) => writeln!(code, "{word} r{result} = fp_sub_loose(r{a}, r{b});"),
             Step::UnlessRare(a) => {
                 writeln!(code, "{word} r{result} = fp_select(r{a}, fp_zero(), rare);")
             }
@@ -201,9 +209,9 @@ fn write_steps(code: &mut String, part: &Part, variable: &[Reg]) {
     }
 }
 
-/// A loop over the routine's table: one call site for each kind of step. Slots hold words, for
-/// software drivers gather each word of a slot by itself, and limbs may be many more.
-fn compact(routine: &Routine, inputs: &[String], targets: &[String]) -> Body {
+/// A loop over the routine's table: one call site for each kind of step, of squares only if
+/// `squares`. Slots are packed: limbs may be many more than words.
+fn compact(routine: &Routine, squares: bool, inputs: &[String], targets: &[String]) -> Body {
     let table = routine.encode();
     let words = table.words.iter().map(|word| format!("{word}u")).collect::<Vec<_>>().join(", ");
     let (len, slots) = (table.words.len(), table.num_slots.max(inputs.len()));
@@ -214,17 +222,14 @@ var<private> slots: array<FpWords, {slots}>;
     );
     let mut code = String::new();
     for (i, input) in inputs.iter().enumerate() {
-        let _ = writeln!(code, "slots[{i}] = fp_to_words({input});");
+        let _ = writeln!(code, "slots[{i}] = {input};");
     }
-    let zero: Vec<_> = table
-        .zeros
-        .iter()
-        .map(|slot| format!("fp_is_zero(fp_from_words(slots[{slot}]))"))
-        .collect();
-    let decide = if zero.is_empty() {
-        String::new()
+    let zero: Vec<_> =
+        table.zeros.iter().map(|slot| format!("fp_words_are_zero(slots[{slot}])")).collect();
+    let (decide, zero_if_rare) = if zero.is_empty() {
+        (String::new(), String::new())
     } else {
-        format!(
+        let decide = format!(
             "if at == {}u {{
 rare = {};
 if !rare {{ at = {}u; }}
@@ -233,7 +238,16 @@ if !rare {{ at = {}u; }}
             table.rare_at,
             zero.join(" && "),
             table.tail_at,
-        )
+        );
+        let unless_rare = Opcode::UnlessRare as u32;
+        let zero = format!("if rare && opcode == {unless_rare}u {{ r = FpWords(); }}\n");
+        (decide, zero)
+    };
+    let square = Opcode::Sqr as u32;
+    let square = if squares {
+        format!("case {square}u: {{ r = fp_to_words(fp_sqr_loose(a)); }}\n")
+    } else {
+        String::new()
     };
     let _ = write!(
         code,
@@ -243,16 +257,18 @@ loop {{
 {decide}if at == {len}u {{ break; }}
 let step = steps[at];
 at += 1u;
-let a = fp_from_words(slots[(step >> 16u) & 255u]);
+let opcode = step & 255u;
+var r = slots[(step >> 16u) & 255u];
+if opcode != {unless_rare}u {{
+let a = fp_from_words(r);
 let b = fp_from_words(slots[step >> 24u]);
-var r: Fp;
-switch step & 255u {{
-case {add}u: {{ r = fp_add(a, b); }}
-case {sub}u: {{ r = fp_sub(a, b); }}
-case {unless_rare}u: {{ r = fp_select(a, fp_zero(), rare); }}
-default: {{ r = fp_mul(a, b); }}
+switch opcode {{
+case {add}u: {{ r = fp_to_words(fp_add_loose(a, b)); }}
+case {sub}u: {{ r = fp_to_words(fp_sub_loose(a, b)); }}
+{square}default: {{ r = fp_to_words(fp_mul_loose(a, b)); }}
 }}
-slots[(step >> 8u) & 255u] = fp_to_words(r);
+}}
+{zero_if_rare}slots[(step >> 8u) & 255u] = r;
 }}
 ",
         add = Opcode::Add as u32,
@@ -260,7 +276,7 @@ slots[(step >> 8u) & 255u] = fp_to_words(r);
         unless_rare = Opcode::UnlessRare as u32,
     );
     for (slot, target) in table.outputs.iter().zip(targets) {
-        let _ = writeln!(code, "{target} = fp_from_words(slots[{slot}]);");
+        let _ = writeln!(code, "{target} = slots[{slot}];");
     }
     Body { globals, code }
 }

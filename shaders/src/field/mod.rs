@@ -57,6 +57,22 @@ impl Form {
         self.field.modulus_limbs(self.width, self.count)
     }
 
+    /// Twice the modulus.
+    fn twice_modulus(&self) -> Vec<u32> {
+        let mut carry = 0;
+        let words: Vec<_> = self
+            .field
+            .modulus
+            .iter()
+            .map(|word| {
+                let twice = word << 1 | carry;
+                carry = word >> 31;
+                twice
+            })
+            .collect();
+        twinlock_fields::split_limbs(&words, self.width, self.count)
+    }
+
     /// log2 of the in-kernel radix.
     fn radix_bits(&self) -> u32 {
         self.width * self.count as u32
@@ -138,19 +154,83 @@ pub fn prelude(field: &Field, arithmetic: Arithmetic) -> String {
     code.text
 }
 
+/// What formulas compute with, behind [`prelude`]. A *loose* value is below twice the modulus where
+/// that saves work (every arithmetic but [`Arithmetic::Wide`]), else below it:
+/// `F_add_loose F_sub_loose F_mul_loose F_sqr_loose` are of and give loose values, and
+/// `F_tighten(a)` is below the modulus. Between them values lie packed, as `FWords`:
+/// `F_words_are_zero(w)` tells whether a loose value stands for zero, `F_words_neg(w)` negates a
+/// value below the modulus.
+pub fn loose(field: &Field, arithmetic: Arithmetic) -> String {
+    let form = Form::new(field, arithmetic);
+    let (f, ty) = (field.name, form.ty());
+    let mut code = Code::default();
+    let word = |i: usize| format!("words.w{}[{}]", i / 4, i % 4);
+    let any =
+        |word: &dyn Fn(usize) -> String| (0..field.limbs).map(word).collect::<Vec<_>>().join(" | ");
+    let is_zero = format!("({}) == 0u", any(&word));
+    code.open(format!("fn {f}_words_are_zero(words: {ty}Words) -> bool"));
+    if arithmetic == Arithmetic::Wide {
+        code.line(format!("return {is_zero};"));
+    } else {
+        let differs = any(&|i| format!("({} ^ {}u)", word(i), field.modulus[i]));
+        code.line(format!("return {is_zero} || ({differs}) == 0u;"));
+    }
+    code.close();
+    code.open(format!("fn {f}_words_neg(words: {ty}Words) -> {ty}Words"));
+    code.line(format!("if {is_zero} {{ return words; }}"));
+    for (i, limb) in field.modulus.iter().enumerate() {
+        let (word, before) = (word(i), i.wrapping_sub(1));
+        code.line(format!("let t{i} = {limb}u - {word};"));
+        if i == 0 {
+            code.line(format!("let d{i} = t{i};"));
+            code.line(format!("let b{i} = u32({word} > {limb}u);"));
+        } else {
+            code.line(format!("let d{i} = t{i} - b{before};"));
+            code.line(format!("let b{i} = u32({word} > {limb}u || t{i} < b{before});"));
+        }
+    }
+    let quad = |i: usize| {
+        let words: Vec<_> = (4 * i..4 * i + 4).map(|i| format!("d{i}")).collect();
+        format!("vec4<u32>({})", words.join(", "))
+    };
+    let quads: Vec<_> = (0..form.quads()).map(quad).collect();
+    code.line(format!("return {ty}Words({});", quads.join(", ")));
+    code.close();
+    if arithmetic != Arithmetic::Wide {
+        sparse::write_loose(&form, &mut code);
+        return code.text;
+    }
+    for name in ["add", "sub", "mul"] {
+        code.open(format!("fn {f}_{name}_loose(a: {ty}, b: {ty}) -> {ty}"));
+        code.line(format!("return {f}_{name}(a, b);"));
+        code.close();
+    }
+    code.open(format!("fn {f}_sqr_loose(a: {ty}) -> {ty}"));
+    code.line(format!("return {f}_mul(a, a);"));
+    code.close();
+    code.open(format!("fn {f}_tighten(a: {ty}) -> {ty}"));
+    code.line("return a;");
+    code.close();
+    code.text
+}
+
 /// Functions to read and, if `read_write`, write elements of `field` in the storage binding
 /// `binding`, an `array<vec4<u32>>`: `F_load_NAME(at)`, `F_store_NAME(at, value)` and their raw
-/// twins `F_load_raw_NAME`, `F_store_raw_NAME`. `at` counts 16-byte units from the view's start,
+/// twins `F_load_raw_NAME`, `F_store_raw_NAME`; `F_load_words_NAME` and `F_store_words_NAME` move
+/// `FWords` as they are. `at` counts 16-byte units from the view's start,
 /// which is `params.NAME_offset` units into the array.
 pub fn accessors(field: &Field, binding: &str, read_write: bool, arithmetic: Arithmetic) -> String {
     let form = Form::new(field, arithmetic);
     let (f, ty) = (field.name, form.ty());
     let same_radix = form.radix_excess() == 0;
     let mut code = Code::default();
-    code.open(format!("fn {f}_load_raw_{binding}(at: u32) -> {ty}"));
+    code.open(format!("fn {f}_load_words_{binding}(at: u32) -> {ty}Words"));
     code.line(format!("let start = params.{binding}_offset + at;"));
     let quads: Vec<_> = (0..form.quads()).map(|i| format!("{binding}[start + {i}u]")).collect();
-    code.line(format!("return {f}_from_words({ty}Words({}));", quads.join(", ")));
+    code.line(format!("return {ty}Words({});", quads.join(", ")));
+    code.close();
+    code.open(format!("fn {f}_load_raw_{binding}(at: u32) -> {ty}"));
+    code.line(format!("return {f}_from_words({f}_load_words_{binding}(at));"));
     code.close();
     code.open(format!("fn {f}_load_{binding}(at: u32) -> {ty}"));
     let raw = format!("{f}_load_raw_{binding}(at)");
@@ -161,12 +241,14 @@ pub fn accessors(field: &Field, binding: &str, read_write: bool, arithmetic: Ari
     });
     code.close();
     if read_write {
-        code.open(format!("fn {f}_store_raw_{binding}(at: u32, value: {ty})"));
+        code.open(format!("fn {f}_store_words_{binding}(at: u32, words: {ty}Words)"));
         code.line(format!("let start = params.{binding}_offset + at;"));
-        code.line(format!("let words = {f}_to_words(value);"));
         for i in 0..form.quads() {
             code.line(format!("{binding}[start + {i}u] = words.w{i};"));
         }
+        code.close();
+        code.open(format!("fn {f}_store_raw_{binding}(at: u32, value: {ty})"));
+        code.line(format!("{f}_store_words_{binding}(at, {f}_to_words(value));"));
         code.close();
         code.open(format!("fn {f}_store_{binding}(at: u32, value: {ty})"));
         let value =

@@ -61,58 +61,78 @@ impl Column {
 }
 
 pub(super) fn write(form: &Form, code: &mut Code) {
-    let (f, ty, n) = (form.field.name, form.ty(), form.count);
-    let (width, mask, p) = (form.width, form.mask(), form.modulus());
-    let signature = |name: &str| format!("fn {f}_{name}(a: {ty}, b: {ty}) -> {ty}");
-
-    code.open(signature("add"));
-    for i in 0..n {
-        code.line(format!("let t{i} = a.l{i} + b.l{i};"));
-    }
-    carry_and_subtract_modulus(form, &p, Column::U32, code);
-    code.close();
-
-    code.open(signature("sub"));
-    for i in 0..n {
-        let borrow = if i == 0 { String::new() } else { format!(" + (x{} >> {width}u)", i - 1) };
-        code.line(format!("let x{i} = i32(a.l{i}) - i32(b.l{i}){borrow};"));
-    }
-    code.line(format!("let mask = u32(x{} >> {width}u) & {mask}u;", n - 1));
-    for (i, p) in p.iter().enumerate() {
-        let carry = if i == 0 { String::new() } else { format!(" + (y{} >> {width}u)", i - 1) };
-        code.line(format!("let y{i} = (u32(x{i}) & {mask}u) + ({p}u & mask){carry};"));
-    }
-    code.line(format!("return {};", form.value(|i| format!("y{i} & {mask}u"))));
-    code.close();
-
-    mul(form, &p, code);
-    sqr(form, &p, code);
+    let p = form.modulus();
+    add_and_sub(form, "", &p, code);
+    mul(form, "", &p, code);
+    sqr(form, "", &p, code);
     words(form, code);
     raw_to_kernel(form, &p, code);
     kernel_to_raw(form, &p, code);
 }
 
+/// The functions of [`super::loose`]. A product of values below 2 p is below
+/// `p (1 + 4 p / radix)`, and there are nine bits between p and the radix, so it needs no
+/// subtraction.
+pub(super) fn write_loose(form: &Form, code: &mut Code) {
+    let (f, ty) = (form.field.name, form.ty());
+    let (p, twice) = (form.modulus(), form.twice_modulus());
+    add_and_sub(form, "_loose", &twice, code);
+    mul(form, "_loose", &p, code);
+    sqr(form, "_loose", &p, code);
+    code.open(format!("fn {f}_tighten(a: {ty}) -> {ty}"));
+    for i in 0..form.count {
+        code.line(format!("let t{i} = a.l{i};"));
+    }
+    carry_and_subtract(form, &p, Column::U32, code);
+    code.close();
+}
+
+/// Sum and difference of values below `bound`.
+fn add_and_sub(form: &Form, suffix: &str, bound: &[u32], code: &mut Code) {
+    let (f, ty, n) = (form.field.name, form.ty(), form.count);
+    let (width, mask) = (form.width, form.mask());
+    code.open(format!("fn {f}_add{suffix}(a: {ty}, b: {ty}) -> {ty}"));
+    for i in 0..n {
+        code.line(format!("let t{i} = a.l{i} + b.l{i};"));
+    }
+    carry_and_subtract(form, bound, Column::U32, code);
+    code.close();
+
+    code.open(format!("fn {f}_sub{suffix}(a: {ty}, b: {ty}) -> {ty}"));
+    for i in 0..n {
+        let borrow = if i == 0 { String::new() } else { format!(" + (x{} >> {width}u)", i - 1) };
+        code.line(format!("let x{i} = i32(a.l{i}) - i32(b.l{i}){borrow};"));
+    }
+    code.line(format!("let mask = u32(x{} >> {width}u) & {mask}u;", n - 1));
+    for (i, limb) in bound.iter().enumerate() {
+        let carry = if i == 0 { String::new() } else { format!(" + (y{} >> {width}u)", i - 1) };
+        code.line(format!("let y{i} = (u32(x{i}) & {mask}u) + ({limb}u & mask){carry};"));
+    }
+    code.line(format!("return {};", form.value(|i| format!("y{i} & {mask}u"))));
+    code.close();
+}
+
 /// Montgomery's product by rows. A column takes at most two products a row, and the carry of one
 /// row's lowest limb: 60 * 2^26 + 2^19, 28 * 2^56 + 2^36 or 18 * 2^58 + 2^35 at most.
-fn mul(form: &Form, p: &[u32], code: &mut Code) {
+fn mul(form: &Form, suffix: &str, p: &[u32], code: &mut Code) {
     let (f, ty, n) = (form.field.name, form.ty(), form.count);
     let column = Column::of(form);
-    code.open(format!("fn {f}_mul(a: {ty}, b: {ty}) -> {ty}"));
+    code.open(format!("fn {f}_mul{suffix}(a: {ty}, b: {ty}) -> {ty}"));
     for i in 0..n {
         code.line(format!("let a{i} = {};", column.widen(&format!("a.l{i}"))));
         code.line(format!("let b{i} = {};", column.widen(&format!("b.l{i}"))));
     }
-    reduce(form, p, |row, i| Some(format!("a{i} * b{row}")), code);
+    reduce(form, p, |row, i| Some(format!("a{i} * b{row}")), suffix.is_empty(), code);
     code.close();
 }
 
 /// The square: row i has only the products with limbs from i on, doubled but for a limb's own
 /// square. Every product of column i is there when row i reduces it, for one of its factors comes
 /// from a limb of at most i / 2.
-fn sqr(form: &Form, p: &[u32], code: &mut Code) {
+fn sqr(form: &Form, suffix: &str, p: &[u32], code: &mut Code) {
     let (f, ty, n) = (form.field.name, form.ty(), form.count);
     let column = Column::of(form);
-    code.open(format!("fn {f}_sqr(a: {ty}) -> {ty}"));
+    code.open(format!("fn {f}_sqr{suffix}(a: {ty}) -> {ty}"));
     for i in 0..n {
         code.line(format!("let a{i} = {};", column.widen(&format!("a.l{i}"))));
         code.line(format!("let twice{i} = {};", column.widen(&format!("a.l{i} << 1u"))));
@@ -122,16 +142,17 @@ fn sqr(form: &Form, p: &[u32], code: &mut Code) {
         std::cmp::Ordering::Equal => Some(format!("a{i} * a{i}")),
         std::cmp::Ordering::Greater => Some(format!("a{row} * twice{i}")),
     };
-    reduce(form, p, product, code);
+    reduce(form, p, product, suffix.is_empty(), code);
     code.close();
 }
 
 /// Adds up `product(row, limb)` in column `row + limb` and reduces column by column; returns the
-/// result.
+/// result, below the modulus if `tight`.
 fn reduce(
     form: &Form,
     p: &[u32],
     product: impl Fn(usize, usize) -> Option<String>,
+    tight: bool,
     code: &mut Code,
 ) {
     let (n, width, mask, column) = (form.count, form.width, form.mask(), Column::of(form));
@@ -161,12 +182,20 @@ fn reduce(
         code.line(format!("let t{i} = t{}_{i};", n - 1));
     }
     code.line(format!("let t{} = {};", n - 1, column.literal(0)));
-    carry_and_subtract_modulus(form, p, column, code);
+    if tight {
+        return carry_and_subtract(form, p, column, code);
+    }
+    for i in 0..n {
+        let carry = if i == 0 { String::new() } else { format!(" + (s{} >> {width}u)", i - 1) };
+        code.line(format!("let s{i} = t{i}{carry};"));
+    }
+    let limb = |i| column.low(&format!("s{i}")) + &format!(" & {mask}u");
+    code.line(format!("return {};", form.value(limb)));
 }
 
-/// Returns the columns `t`, carried, less the modulus if the value is not below it. The value is
-/// below twice the modulus.
-fn carry_and_subtract_modulus(form: &Form, p: &[u32], column: Column, code: &mut Code) {
+/// Returns the columns `t`, carried, less `p` if the value is not below it. The value is below
+/// twice `p`.
+fn carry_and_subtract(form: &Form, p: &[u32], column: Column, code: &mut Code) {
     let (width, mask) = (form.width, form.mask());
     for (i, p) in p.iter().enumerate() {
         let (carry, borrow) = match i.checked_sub(1) {
@@ -250,7 +279,7 @@ fn raw_to_kernel(form: &Form, p: &[u32], code: &mut Code) {
         code.line(format!("let x{i} = {signed}({shifted}) - q * {p}{suffix}{carry};"));
         code.line(format!("let t{i} = u32(x{i}) & {mask}u;"));
     }
-    carry_and_subtract_modulus(form, p, Column::U32, code);
+    carry_and_subtract(form, p, Column::U32, code);
     code.close();
 }
 

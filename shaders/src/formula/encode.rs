@@ -17,6 +17,8 @@ pub enum Opcode {
     Sub = 2,
     /// slot\[dst\] = slot\[a\], in the rare case zero
     UnlessRare = 3,
+    /// slot\[dst\] = slot\[a\]^2
+    Sqr = 4,
 }
 
 /// A routine as a table: inputs are in slots `0..num_inputs`, and a word is
@@ -95,7 +97,8 @@ fn encode_part(
             None => slots.put(result),
         };
         let opcode = match step {
-            Step::Mul(..) | Step::Sqr(_) => Opcode::Mul,
+            Step::Mul(..) => Opcode::Mul,
+            Step::Sqr(_) => Opcode::Sqr,
             Step::Add(..) => Opcode::Add,
             Step::Sub(..) => Opcode::Sub,
             Step::UnlessRare(_) => Opcode::UnlessRare,

@@ -105,7 +105,7 @@ fn words(name: &'static str) -> Binding {
 /// Fp, the points' types, and accessors for the bindings that hold points.
 fn point_functions(curve: Curve, arithmetic: Arithmetic, names: &[&str]) -> String {
     let mut body = prelude(&FP, arithmetic);
-    body += &point_types(curve);
+    body += &point_types(curve, arithmetic);
     for name in names {
         body += &accessors(&FP, name, true, arithmetic);
         body += &point_accessors(curve, name);
@@ -345,8 +345,12 @@ fn finish(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style
     body += &accessors(&FP, "windows", true, arithmetic);
     body += &to_jacobian(curve, style);
     let len = 3 * curve.degree();
-    let stores =
-        list(len, "\n", |i| format!("    fp_store_windows(at + {}u, point.c{i});", i * FP_UNITS));
+    let stores = list(len, "\n", |i| {
+        format!(
+            "    fp_store_windows(at + {}u, fp_tighten(fp_from_words(point.c{i})));",
+            i * FP_UNITS
+        )
+    });
     let main = format!(
         "    if id >= params.total {{ return; }}
     let point = to_jacobian(xyzz_load_sums(params.in_first + id));

@@ -105,8 +105,8 @@ fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool)
     let (threads, stages) = match (style, inverse) {
         (Style::Compact, false) => (TILE_LEN / 2, RADIX_2_FORWARD),
         (Style::Compact, true) => (TILE_LEN / 2, RADIX_2_INVERSE),
-        (Style::Unrolled, false) => (TILE_LEN / 4, RADIX_4_FORWARD),
-        (Style::Unrolled, true) => (TILE_LEN / 4, RADIX_4_INVERSE),
+        (Style::Unrolled | Style::Squared, false) => (TILE_LEN / 4, RADIX_4_FORWARD),
+        (Style::Unrolled | Style::Squared, true) => (TILE_LEN / 4, RADIX_4_INVERSE),
     };
     let main = format!(
         "    let size = 1u << (params.bits + params.run_bits);

@@ -53,7 +53,7 @@ fn decode_points(curve: Curve, in_place: bool, arithmetic: Arithmetic, style: St
     let mut body = prelude(&FP, arithmetic);
     body += &accessors(&FP, "points", true, arithmetic);
     body += SWAP;
-    body += &point_types(curve);
+    body += &point_types(curve, arithmetic);
     body += &decode(curve, arithmetic, style);
     let loads = list(len, "\n", |i| {
         // The file has the higher coefficient first.
@@ -68,10 +68,11 @@ fn decode_points(curve: Curve, in_place: bool, arithmetic: Arithmetic, style: St
     let any =
         list(len * FP_UNITS, " | ", |i| format!("any_bits(v{}.w{})", i / FP_UNITS, i % FP_UNITS));
     let below = list(len, " && ", |i| format!("fp_words_below_modulus(v{i})"));
-    let values = list(len, ", ", |i| format!("fp_raw_to_kernel(fp_from_words(v{i}))"));
-    let off = list(degree, " && ", |i| format!("fp_is_zero(decoded.c{})", len + i));
+    let values = list(len, ", ", |i| format!("fp_to_words(fp_raw_to_kernel(fp_from_words(v{i})))"));
+    let off = list(degree, " && ", |i| format!("fp_words_are_zero(decoded.c{})", len + i));
     let stores = list(len, "\n", |i| {
-        let value = format!("fp_select(fp_zero(), decoded.c{i}, good)");
+        let value = format!("fp_tighten(fp_from_words(decoded.c{i}))");
+        let value = format!("fp_select(fp_zero(), {value}, good)");
         format!("    fp_store_points(at + {}u, {value});", i * FP_UNITS)
     });
     let main = format!(

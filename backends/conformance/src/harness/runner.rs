@@ -113,7 +113,7 @@ pub fn run(backends: Vec<Box<dyn Backend>>, args: &Arguments) -> Conclusion {
 }
 
 /// Backends that some test target of the workspace looks for.
-const LOOKED_FOR: [&str; 5] = ["reference", "cpu", "dual", "sim", "wgsl"];
+const LOOKED_FOR: [&str; 6] = ["reference", "cpu", "dual", "sim", "wgsl", "cuda"];
 
 /// Runs the suite on every device of `candidates`, as the environment says. A device that is
 /// looked for in vain is reported as ignored, or as failed if `TWINLOCK_REQUIRE` names it. Names of

@@ -1,0 +1,93 @@
+// The kernels of ntt.cu, block by block and between barriers thread by thread.
+#include "ntt.cuh"
+
+#include <vector>
+
+using namespace ntt;
+
+namespace {
+
+struct Block {
+    std::vector<Quad> shared;
+    std::vector<Fr> values;
+    uint32_t threads;
+
+    char *memory() { return reinterpret_cast<char *>(shared.data()); }
+
+    template <class Phase>
+    void each(Phase phase) {
+        for (uint32_t thread = 0; thread < threads; thread++)
+            phase(thread, *reinterpret_cast<Fr(*)[8]>(&values[8 * thread]));
+    }
+};
+
+void run(const Pass &pass, Block &block, uint32_t tile, const Fr &scale, const Fr (&w)[3]) {
+    char *shared = block.memory();
+    using V = Fr(&)[8];
+    block.each([&](uint32_t thread, V v) {
+        pass.load(tile, thread, pass.has(LOAD_REVERSED) && !pass.load_staged(), v);
+        pass.prepare(shared, tile, thread, scale);
+        if (pass.load_staged()) pass.write(shared, 0, thread, v);
+    });
+    if (pass.load_staged())
+        block.each([&](uint32_t thread, V v) { pass.read_reversed(shared, thread, v); });
+    const uint32_t steps = pass.steps();
+    for (uint32_t round = 0; round <= steps; round++) {
+        const bool exchange = round != 0 && round != steps;
+        block.each([&](uint32_t thread, V v) {
+            if (round != 0) transform(v, pass.levels(round - 1), w[0], w[1], w[2]);
+            for (uint32_t f = 0; f < pass.factor_count(round); f++)
+                pass.scale(pass.factor(shared, round, f, thread), round, thread, v);
+            if (exchange) pass.write(shared, round - 1, thread, v);
+        });
+        if (!exchange) continue;
+        block.each([&](uint32_t thread, V v) { pass.read(shared, round, thread, v); });
+    }
+    if (!pass.store_staged()) {
+        block.each([&](uint32_t thread, V v) {
+            pass.store(tile, thread, pass.has(STORE_REVERSED), v);
+        });
+        return;
+    }
+    block.each([&](uint32_t thread, V v) { pass.write(shared, steps - 1, thread, v); });
+    block.each([&](uint32_t thread, V v) {
+        pass.read(shared, 0, thread, v);
+        pass.store_in_order(tile, thread, v);
+    });
+}
+
+} // namespace
+
+extern "C" {
+uint32_t twinlock_cuda_ntt_tables_len() { return TABLES_LEN; }
+
+void twinlock_cuda_ntt_tables(char *tables) {
+    for (uint32_t i = 0; i < TABLES_LEN; i++) table_entry(i).store(tables + 32 * size_t(i));
+}
+
+void twinlock_cuda_ntt_pass(uint32_t blocks, uint32_t threads, uint32_t shared_bytes, char *data,
+                            const char *tables, const uint32_t *words, const void *factors) {
+    const Pass pass{data, tables, words[0], words[1], words[2], words[3], words[4], words[5]};
+    const char *factor = static_cast<const char *>(factors);
+    const Fr scale = Fr::load(factor);
+    const Fr w[3] = {Fr::load(factor + 32), Fr::load(factor + 64), Fr::load(factor + 96)};
+    for (uint32_t tile = 0; tile < blocks; tile++) {
+        // What is not written first shows.
+        Block block{std::vector<Quad>(shared_bytes / 16, Quad{{~0u, ~0u, ~0u, ~0u}}),
+                    std::vector<Fr>(8 * threads), threads};
+        run(pass, block, tile, scale, w);
+    }
+}
+
+void twinlock_cuda_ntt_tiny(char *data, const char *tables, const uint32_t *words,
+                            const void *factors) {
+    const Pass pass{data, tables, words[0], words[0], 0, 0, 0, words[1]};
+    tiny(pass, Fr::load(factors));
+}
+
+void twinlock_cuda_ntt_reverse(uint32_t blocks, uint32_t threads, char *data,
+                               const uint32_t *words) {
+    for (uint32_t i = 0; i < blocks * threads; i++)
+        if (i >> words[0] == 0) reverse(data, words[0], i);
+}
+}

@@ -1,0 +1,116 @@
+//! Transforms by the kernels' code and plans against their definition.
+
+use blstrs::Scalar;
+use ff::Field;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use twinlock_conformance::oracle::{self, fr_from_bytes, fr_words, ntt_naive, ntt_recursive};
+use twinlock_cuda_host::field::{Fr, Limbs};
+use twinlock_cuda_host::ntt::{Launch, Tables, run};
+use twinlock_cuda_kernels::ntt::{MAX_LG, TABLES_BYTES, Transform, plan};
+
+/// The same transform in both worlds, all sixteen.
+fn all(lg: u32) -> Vec<(Transform, oracle::Transform)> {
+    use twinlock_api::op::{Direction, Order};
+    let both = |oracle: oracle::Transform| {
+        let transform = Transform {
+            lg,
+            inverse: oracle.direction == Direction::Inverse,
+            coset: oracle.coset,
+            natural_input: oracle.input == Order::Natural,
+            natural_output: oracle.output == Order::Natural,
+        };
+        (transform, oracle)
+    };
+    oracle::Transform::all().into_iter().map(both).collect()
+}
+
+/// Shared memory of a block: an H200's, and one that is short.
+const SHARED_BYTES: u32 = 227 << 10;
+const FEW_SHARED_BYTES: u32 = 48 << 10;
+
+fn transformed(
+    transform: Transform,
+    shared_bytes: u32,
+    values: &[Scalar],
+    tables: &Tables,
+) -> Vec<Scalar> {
+    let mut data: Vec<Fr> = values.iter().map(|value| Limbs(fr_words(value))).collect();
+    for launch in plan(transform, shared_bytes).expect("in range") {
+        let factors: Vec<Fr> = launch.factors.iter().copied().map(Limbs).collect();
+        let known = run(
+            Launch {
+                kernel: launch.kernel,
+                blocks: launch.blocks,
+                threads: launch.threads,
+                shared_bytes: launch.shared_bytes,
+                words: &launch.words,
+                factors: &factors,
+            },
+            &mut data,
+            tables,
+        );
+        assert!(known, "{launch:?}");
+    }
+    let decode = |limbs: &Fr| {
+        let bytes: Vec<u8> = limbs.0.iter().flat_map(|limb| limb.to_le_bytes()).collect();
+        fr_from_bytes(&bytes).expect("below the modulus")
+    };
+    data.iter().map(decode).collect()
+}
+
+#[test]
+fn every_transform_to_2_12() {
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let tables = Tables::new();
+    assert_eq!(tables.size_bytes(), TABLES_BYTES);
+    for lg in 0..=12 {
+        let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
+        for (transform, oracle) in all(lg) {
+            let expected = if lg <= 6 { ntt_naive } else { ntt_recursive }(&values, oracle);
+            for shared_bytes in [SHARED_BYTES, FEW_SHARED_BYTES] {
+                let found = transformed(transform, shared_bytes, &values, &tables);
+                let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+                assert_eq!(differs, None, "{transform:?} with {shared_bytes} bytes, seed {seed}");
+            }
+        }
+    }
+}
+
+/// Two passes of the largest digits, and three, four of digits that are unlike; each order, both
+/// directions and a coset or none, by turns.
+#[test]
+fn larger_transforms() {
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let tables = Tables::new();
+    for lg in [13, 15, 18, 19] {
+        let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
+        let some = all(lg).into_iter().filter(|(t, _)| t.natural_input != t.natural_output);
+        for (transform, oracle) in some.filter(|(t, _)| lg < 18 || t.coset == t.inverse) {
+            let found = transformed(transform, SHARED_BYTES, &values, &tables);
+            let expected = ntt_recursive(&values, oracle);
+            let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "{transform:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn plans_fit_a_device() {
+    for lg in 0..=MAX_LG {
+        for (transform, _) in all(lg) {
+            for shared_bytes in [SHARED_BYTES, FEW_SHARED_BYTES] {
+                let launches = plan(transform, shared_bytes).expect("in range");
+                assert!(launches.len() <= if lg <= 27 { 4 } else { 5 }, "{transform:?}");
+                for launch in launches {
+                    assert!((1..=256).contains(&launch.threads), "{launch:?}");
+                    assert!((1..=1 << 20).contains(&launch.blocks), "{launch:?}");
+                    assert!(launch.shared_bytes <= shared_bytes.min(80 << 10), "{launch:?}");
+                }
+            }
+        }
+    }
+    assert!(all(MAX_LG + 1).iter().all(|(transform, _)| plan(*transform, 1).is_none()));
+}

@@ -1,0 +1,57 @@
+// Transforms: one block a tile, 8 elements a thread.
+#include "ntt.cuh"
+
+using namespace ntt;
+
+extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
+    ntt_pass(char *data, const char *tables, uint32_t lg, uint32_t bits, uint32_t at,
+             uint32_t cols, uint32_t weight, uint32_t flags, Fr scale, Fr w8, Fr w4, Fr w83) {
+    extern __shared__ __align__(16) char shared[];
+    const Pass pass{data, tables, lg, bits, at, cols, weight, flags};
+    const uint32_t tile = blockIdx.x, thread = threadIdx.x;
+    Fr v[8];
+    pass.load(tile, thread, pass.has(LOAD_REVERSED) && !pass.load_staged(), v);
+    pass.prepare(shared, tile, thread, scale);
+    if (pass.load_staged()) {
+        pass.write(shared, 0, thread, v);
+        __syncthreads();
+        pass.read_reversed(shared, thread, v);
+    }
+    __syncthreads();
+    const uint32_t steps = pass.steps();
+#pragma unroll 1
+    for (uint32_t round = 0; round <= steps; round++) {
+        if (round != 0) transform(v, pass.levels(round - 1), w8, w4, w83);
+        const uint32_t factors = pass.factor_count(round);
+#pragma unroll 1
+        for (uint32_t f = 0; f < factors; f++)
+            pass.scale(pass.factor(shared, round, f, thread), round, thread, v);
+        if (round == 0 || round == steps) continue;
+        pass.write(shared, round - 1, thread, v);
+        __syncthreads();
+        pass.read(shared, round, thread, v);
+    }
+    if (pass.store_staged()) {
+        pass.write(shared, steps - 1, thread, v);
+        __syncthreads();
+        pass.read(shared, 0, thread, v);
+        pass.store_in_order(tile, thread, v);
+    } else {
+        pass.store(tile, thread, pass.has(STORE_REVERSED), v);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(1)
+    ntt_tiny(char *data, const char *tables, uint32_t lg, uint32_t flags, Fr scale) {
+    tiny(Pass{data, tables, lg, lg, 0, 0, 0, flags}, scale);
+}
+
+extern "C" __global__ void __launch_bounds__(MAX_THREADS) ntt_reverse(char *data, uint32_t lg) {
+    const uint32_t i = blockIdx.x * MAX_THREADS + threadIdx.x;
+    if (i >> lg == 0) reverse(data, lg, i);
+}
+
+extern "C" __global__ void __launch_bounds__(MAX_THREADS) ntt_tables(char *tables) {
+    const uint32_t i = blockIdx.x * MAX_THREADS + threadIdx.x;
+    if (i < TABLES_LEN) table_entry(i).store(tables + 32 * size_t(i));
+}

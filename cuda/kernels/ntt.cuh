@@ -1,0 +1,378 @@
+// The number-theoretic transform over Fr, in place, in passes of tiles that fit shared memory.
+//
+// With n = (n_1, ..., n_P) by digits from the top and k = (k_P, ..., k_1), the digit k_1 lowest,
+//     w^(n k) = product over p of w_(p)^(n_p K_p) w_(2^bits)^(n_p k_p)
+// where K_p is what k_1, ..., k_(p-1) make (Bailey 1990). Pass p transforms along n_p and puts
+// k_p in its place, bits reversed. From natural order the digits are taken from the top, and
+// K_p, the bits above the digit reversed, is known when a tile is loaded: its factors come
+// first. From bit-reversed order the digits are taken from the bottom and the mirror image holds:
+// the bits above the digit, reversed, are the rest of n, and the factors w^(k_p rest) come last.
+//
+// A tile is 2^bits places of the digit by 2^cols neighbours. A thread has 8 elements of a place's
+// column and does 3 levels (Gentleman-Sande) between two exchanges.
+//
+// Everything but the barriers is here, as functions of a thread's number, so that the host runs
+// the same code thread by thread.
+#pragma once
+
+#include "field.cuh"
+
+namespace ntt {
+
+constexpr uint32_t MAX_LG = 28;
+// Elements of a tile at most, and bits of a digit.
+constexpr uint32_t LG_TILE = 11;
+constexpr uint32_t MAX_BITS = 9;
+constexpr uint32_t MAX_THREADS = (1u << LG_TILE) / 8;
+
+// Tables, in elements: powers of w_(2^k) for each k up to LG_TILE, from place 2^k - 1 on; the
+// first powers of w_(2^MAX_LG); powers of the coset's generator, then of its inverse, to the
+// 2^weight, for each weight; all powers of w_(2^LG_HIGH).
+constexpr uint32_t LG_LOW = 10;
+constexpr uint32_t LG_HIGH = MAX_LG - LG_LOW;
+constexpr uint32_t LOW_AT = 2u << LG_TILE;
+constexpr uint32_t COSET_AT = LOW_AT + (1u << LG_LOW);
+constexpr uint32_t HIGH_AT = COSET_AT + (2 * MAX_LG << MAX_BITS);
+constexpr uint32_t TABLES_LEN = HIGH_AT + (1u << LG_HIGH);
+
+enum Flags : uint32_t {
+    // Roots are inverse roots.
+    INVERSE = 1,
+    // Place of an element in the digit: its number, or that with its bits reversed.
+    LOAD_REVERSED = 2,
+    STORE_REVERSED = 4,
+    // Which factors there are: those between passes come when loading or when storing, and with
+    // them powers of the coset's generator and the scale.
+    FACTORS_AT_LOAD = 8,
+    FACTORS_AT_STORE = 16,
+    FACTORS_WITH_COSET = 32,
+    FACTORS_WITH_SCALE = 64,
+    // Powers of the coset's generator on the other side.
+    COSET_AT_LOAD = 128,
+    COSET_AT_STORE = 256,
+};
+
+TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
+#ifdef __CUDA_ARCH__
+    return bits == 0 ? 0 : __brev(value) >> (32 - bits);
+#else
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < bits; i++) out |= (value >> i & 1) << (bits - 1 - i);
+    return out;
+#endif
+}
+
+TL_HD constexpr uint32_t reverse3(uint32_t i) { return (i & 1) << 2 | (i & 2) | i >> 2; }
+
+// What multiplies the elements of a thread: of element number x, table[x mult & mask].
+struct Factors {
+    const char *table;
+    uint32_t mult, mask;
+
+    TL_HD Fr at(uint32_t x) const { return Fr::load(table + 32 * (x * mult & mask)); }
+};
+
+// One pass. Shared memory holds a tile as two planes of quads, and behind it the factors of the
+// digit's places.
+struct Pass {
+    char *data;
+    const char *tables;
+    uint32_t lg, bits, at, cols, weight, flags;
+
+    TL_HD bool has(uint32_t flag) const { return (flags & flag) != 0; }
+    TL_HD bool contiguous() const { return at == 0; }
+    TL_HD uint32_t threads() const { return 1u << (bits - 3 + cols); }
+    TL_HD uint32_t above() const { return lg - at - bits; }
+    TL_HD uint32_t steps() const { return (bits + 2) / 3; }
+    TL_HD char *factors(char *shared) const { return shared + (32u << (bits + cols)); }
+
+    // The column of a thread, and its number within. Neighbours in memory are neighbours in number.
+    TL_HD uint32_t column(uint32_t thread) const {
+        return contiguous() ? thread >> (bits - 3) : thread & ((1u << cols) - 1);
+    }
+    TL_HD uint32_t row(uint32_t thread) const {
+        return contiguous() ? thread & ((1u << (bits - 3)) - 1) : thread >> cols;
+    }
+
+    // The address of an element of the tile.
+    TL_HD char *element(uint32_t tile, uint32_t place, uint32_t column) const {
+        size_t index;
+        if (contiguous()) {
+            index = (size_t(tile) << (bits + cols)) + (column << bits | place);
+        } else {
+            const uint32_t tiles_below = at - cols;
+            const size_t high = tile >> tiles_below;
+            const size_t low = size_t(tile & ((1u << tiles_below) - 1)) << cols;
+            index = (high << (at + bits)) + (size_t(place) << at) + low + column;
+        }
+        return data + 32 * index;
+    }
+
+    // The reversed bits above the digit, those that all columns have in common.
+    TL_HD uint32_t common_multiplier(uint32_t tile) const {
+        const uint32_t high = contiguous() ? tile << cols : tile >> (at - cols);
+        return reverse_bits(high, above());
+    }
+
+    // Reversed, the places of 8 consecutive threads are in 8 banks of quads in every step.
+    TL_HD char *cell(char *shared, uint32_t place, uint32_t column) const {
+        const uint32_t linear = contiguous() ? column << bits | place : place << cols | column;
+        return shared + 16 * (linear ^ (linear >> 3 & 7));
+    }
+
+    TL_HD void put(char *shared, uint32_t place, uint32_t column, const Fr &value) const {
+        char *at = cell(shared, place, column);
+        store_quad(at, value.quad(0));
+        store_quad(at + (16u << (bits + cols)), value.quad(1));
+    }
+
+    TL_HD Fr get(char *shared, uint32_t place, uint32_t column) const {
+        const char *at = cell(shared, place, column);
+        Fr out;
+        out.set_quad(0, load_quad(at));
+        out.set_quad(1, load_quad(at + (16u << (bits + cols))));
+        return out;
+    }
+
+    // The lowest bit that a step transforms.
+    TL_HD uint32_t low_bit(uint32_t step) const {
+        return step + 1 == steps() ? 0 : bits - 3 * (step + 1);
+    }
+    TL_HD uint32_t levels(uint32_t step) const {
+        return step + 1 == steps() ? bits - 3 * step : 3;
+    }
+    // The place of a thread's element i in a step.
+    TL_HD uint32_t place(uint32_t step, uint32_t row, uint32_t i) const {
+        const uint32_t low = low_bit(step);
+        return row >> low << (low + 3) | i << low | (row & ((1u << low) - 1));
+    }
+
+    TL_HD const char *table(uint32_t at) const { return tables + 32 * size_t(at); }
+    TL_HD const char *coset() const {
+        const uint32_t number = has(INVERSE) ? MAX_LG + weight : weight;
+        return table(COSET_AT + (number << MAX_BITS));
+    }
+    // Powers of the root of order 2^lg, to the `mult`.
+    TL_HD Factors roots(uint32_t lg, uint32_t mult) const {
+        return Factors{table((1u << lg) - 1), has(INVERSE) ? 0 - mult : mult, (1u << lg) - 1};
+    }
+
+    // Before all else: the factors of the digit's places, into shared memory.
+    TL_HD void prepare(char *shared, uint32_t tile, uint32_t thread, const Fr &scale) const {
+        if (!has(FACTORS_AT_LOAD | FACTORS_AT_STORE)) return;
+        const uint32_t common = common_multiplier(tile) << (MAX_LG - bits - above());
+        for (uint32_t x = thread; x < 1u << bits; x += threads()) {
+            uint32_t exponent = x * common;
+            if (has(INVERSE)) exponent = 0 - exponent;
+            const uint32_t high = exponent >> LG_LOW & ((1u << LG_HIGH) - 1);
+            const uint32_t low = exponent & ((1u << LG_LOW) - 1);
+            Fr factor = Fr::load_read_only(table(HIGH_AT + high));
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
+            for (int i = 0; i < 3; i++) {
+                Fr other = scale;
+                if (i == 0) {
+                    if (low == 0) continue;
+                    other = Fr::load_read_only(table(LOW_AT + low));
+                } else if (i == 1) {
+                    if (!has(FACTORS_WITH_COSET)) continue;
+                    other = Fr::load_read_only(coset() + 32 * x);
+                } else if (!has(FACTORS_WITH_SCALE)) {
+                    continue;
+                }
+                factor = factor * other;
+            }
+            factor.store(factors(shared) + 32 * x);
+        }
+    }
+
+    // The factors of a round: round 0 is between loading and the first step, round s comes behind
+    // step s - 1. How many there are, and number f of them.
+    TL_HD uint32_t factor_count(uint32_t round) const {
+        if (round != 0 && round != steps()) return 1;
+        const uint32_t between = round == 0 ? FACTORS_AT_LOAD : FACTORS_AT_STORE;
+        const uint32_t power = round == 0 ? COSET_AT_LOAD : COSET_AT_STORE;
+        // Columns with a multiplier of their own have a second factor.
+        if (has(between)) return contiguous() && cols != 0 ? 2 : 1;
+        return has(power) ? 1 : 0;
+    }
+    TL_HD Factors factor(char *shared, uint32_t round, uint32_t f, uint32_t thread) const {
+        const bool load = round == 0;
+        if (!load && round != steps()) {
+            const uint32_t low = low_bit(round - 1);
+            return roots(low + 3, row(thread) & ((1u << low) - 1));
+        }
+        if (f == 1) return roots(bits + cols, reverse_bits(column(thread), cols));
+        if (has(load ? FACTORS_AT_LOAD : FACTORS_AT_STORE))
+            return Factors{factors(shared), 1, ~0u};
+        return Factors{coset(), 1, ~0u};
+    }
+
+    // Multiplies a thread's elements by one factor each.
+    TL_HD void scale(const Factors &factors, uint32_t round, uint32_t thread, Fr (&v)[8]) const {
+        const bool load = round == 0;
+        const bool within = !load && round != steps();
+        // Within a tile the exponents count the step's outputs, else the digit's values.
+        const uint32_t shift = within ? 0 : bits - 3;
+        const uint32_t first =
+            within ? 0 : (load ? row(thread) : reverse_bits(row(thread), bits - 3));
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            if (i == 0 && within) continue;
+            const uint32_t x = first + ((load ? i : reverse3(i)) << shift);
+            v[i] = v[i] * factors.at(x);
+        }
+    }
+
+    TL_HD void load(uint32_t tile, uint32_t thread, bool reversed, Fr (&v)[8]) const {
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t natural = i << (bits - 3) | row(thread);
+            const uint32_t place = reversed ? reverse_bits(natural, bits) : natural;
+            v[i] = Fr::load(element(tile, place, column(thread)));
+        }
+    }
+
+    TL_HD void store(uint32_t tile, uint32_t thread, bool reversed, const Fr (&v)[8]) const {
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t natural = row(thread) << 3 | i;
+            const uint32_t place = reversed ? reverse_bits(natural, bits) : natural;
+            v[i].store(element(tile, place, column(thread)));
+        }
+    }
+
+    TL_HD void write(char *shared, uint32_t step, uint32_t thread, const Fr (&v)[8]) const {
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            put(shared, place(step, row(thread), i), column(thread), v[i]);
+    }
+
+    TL_HD void read(char *shared, uint32_t step, uint32_t thread, Fr (&v)[8]) const {
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            v[i] = get(shared, place(step, row(thread), i), column(thread));
+    }
+
+    // Tiles of consecutive elements are loaded and stored in order, through shared memory where a
+    // thread's elements are others.
+    TL_HD bool load_staged() const { return contiguous() && has(LOAD_REVERSED); }
+    TL_HD bool store_staged() const { return contiguous() && !has(STORE_REVERSED); }
+
+    TL_HD void read_reversed(char *shared, uint32_t thread, Fr (&v)[8]) const {
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t natural = i << (bits - 3) | row(thread);
+            v[i] = get(shared, reverse_bits(natural, bits), column(thread));
+        }
+    }
+
+    TL_HD void store_in_order(uint32_t tile, uint32_t thread, const Fr (&v)[8]) const {
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t natural = i << (bits - 3) | row(thread);
+            v[i].store(element(tile, natural, column(thread)));
+        }
+    }
+};
+
+// The difference takes the factor.
+TL_HD void butterfly(Fr &a, Fr &b) {
+    const Fr sum = a + b;
+    b = a - b;
+    a = sum;
+}
+
+// Levels of 8 elements, bits `levels` - 1 down to 0 of their number.
+TL_HD void transform(Fr (&v)[8], uint32_t levels, const Fr &w8, const Fr &w4, const Fr &w83) {
+    if (levels >= 3) {
+        TL_UNROLL
+        for (int i = 0; i < 4; i++) butterfly(v[i], v[i + 4]);
+        v[5] = v[5] * w8;
+        v[6] = v[6] * w4;
+        v[7] = v[7] * w83;
+    }
+    if (levels >= 2) {
+        TL_UNROLL
+        for (int i = 0; i < 8; i += 4) {
+            butterfly(v[i], v[i + 2]);
+            butterfly(v[i + 1], v[i + 3]);
+            v[i + 3] = v[i + 3] * w4;
+        }
+    }
+    TL_UNROLL
+    for (int i = 0; i < 8; i += 2) butterfly(v[i], v[i + 1]);
+}
+
+// 2 or 4 elements, by definition.
+TL_HD void tiny(const Pass &pass, const Fr &scale) {
+    Fr in[4], out[4];
+    const uint32_t n = 1u << pass.lg;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t place = pass.has(LOAD_REVERSED) ? reverse_bits(i, pass.lg) : i;
+        in[i] = Fr::load(pass.data + 32 * place);
+        if (pass.has(COSET_AT_LOAD)) in[i] = in[i] * Fr::load(pass.coset() + 32 * i);
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        out[k] = Fr::zero();
+        const Factors roots = pass.roots(pass.lg, k);
+        for (uint32_t i = 0; i < n; i++) out[k] = out[k] + in[i] * roots.at(i);
+        if (pass.has(COSET_AT_STORE)) out[k] = out[k] * Fr::load(pass.coset() + 32 * k);
+        if (pass.has(FACTORS_WITH_SCALE)) out[k] = out[k] * scale;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t place = pass.has(STORE_REVERSED) ? k : reverse_bits(k, pass.lg);
+        out[k].store(pass.data + 32 * place);
+    }
+}
+
+// Exchanges elements whose numbers are each other's reversed.
+TL_HD void reverse(char *data, uint32_t lg, uint32_t i) {
+    const uint32_t other = reverse_bits(i, lg);
+    if (i >= other) return;
+    char *a = data + 32 * size_t(i), *b = data + 32 * size_t(other);
+    const Fr first = Fr::load(a), second = Fr::load(b);
+    second.store(a);
+    first.store(b);
+}
+
+TL_HD Fr constant(const uint32_t *limbs) {
+    Fr out;
+    TL_UNROLL
+    for (int i = 0; i < 8; i++) out.l[i] = limbs[i];
+    return out;
+}
+
+// The content of place i of the tables.
+TL_HD Fr table_entry(uint32_t i) {
+    uint64_t exponent;
+    Fr base;
+    if (i < LOW_AT) {
+        uint32_t lg = 0;
+        while ((2u << lg) - 1 <= i) lg++;
+        exponent = i - ((1u << lg) - 1);
+        // One place is left over.
+        base = constant(FR_ROOTS + 8 * (lg <= LG_TILE ? lg : 0));
+    } else if (i < COSET_AT) {
+        exponent = i - LOW_AT;
+        base = constant(FR_ROOTS + 8 * MAX_LG);
+    } else if (i < HIGH_AT) {
+        const uint32_t number = (i - COSET_AT) >> MAX_BITS;
+        const bool inverse = number >= MAX_LG;
+        exponent = (i - COSET_AT) & ((1u << MAX_BITS) - 1);
+        exponent <<= inverse ? number - MAX_LG : number;
+        base = constant(FR_SHIFTS + (inverse ? 8 : 0));
+    } else {
+        exponent = i - HIGH_AT;
+        base = constant(FR_ROOTS + 8 * LG_HIGH);
+    }
+    Fr out = Fr::one();
+    for (; exponent != 0; exponent >>= 1) {
+        if (exponent & 1) out = out * base;
+        base = base * base;
+    }
+    return out;
+}
+
+} // namespace ntt

@@ -1,0 +1,242 @@
+//! A transform over Fr as launches of the kernels in `kernels/ntt.cu`; `ntt.cuh` says how it works.
+
+use std::sync::OnceLock;
+
+use twinlock_fields::FR;
+
+/// The largest domain's base-2 logarithm.
+pub const MAX_LG: u32 = 28;
+
+/// Bits of the largest tile and of the largest digit, elements a thread, as in `ntt.cuh`.
+const LG_TILE: u32 = 11;
+/// Bits of a tile where a block's shared memory is short.
+const LG_SMALL_TILE: u32 = 10;
+const MAX_BITS: u32 = 9;
+const LG_PER_THREAD: u32 = 3;
+const LG_LOW: u32 = 10;
+const REVERSE_THREADS: u32 = 256;
+
+/// Elements of the tables, `TABLES_LEN` of `ntt.cuh`.
+const TABLES_LEN: u32 =
+    (2 << LG_TILE) + (1 << LG_LOW) + (2 * MAX_LG << MAX_BITS) + (1 << (MAX_LG - LG_LOW));
+
+/// Bytes of the tables, which [`fill_tables`] writes once for all transforms.
+pub const TABLES_BYTES: u64 = 32 * TABLES_LEN as u64;
+
+const INVERSE: u32 = 1;
+const LOAD_REVERSED: u32 = 2;
+const STORE_REVERSED: u32 = 4;
+const FACTORS_AT_LOAD: u32 = 8;
+const FACTORS_AT_STORE: u32 = 16;
+const FACTORS_WITH_COSET: u32 = 32;
+const FACTORS_WITH_SCALE: u32 = 64;
+const COSET_AT_LOAD: u32 = 128;
+const COSET_AT_STORE: u32 = 256;
+
+/// Which transform of 2^`lg` elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transform {
+    /// Domain size as its base-2 logarithm.
+    pub lg: u32,
+    /// Evaluations to coefficients, 1/n included, or the other way.
+    pub inverse: bool,
+    /// Whether the domain is shifted by the coset's generator.
+    pub coset: bool,
+    /// Element i at position i before, or at i with its bits reversed.
+    pub natural_input: bool,
+    /// Element i at position i after, or at i with its bits reversed.
+    pub natural_output: bool,
+}
+
+/// One launch. Arguments are the data's address, that of the tables if `reads_tables`, `words`
+/// (`uint32_t` each) and `factors` (`Fr` each).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// What runs.
+    pub kernel: &'static str,
+    /// Blocks of the grid.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+    /// Whether the tables' address is its second argument.
+    pub reads_tables: bool,
+    /// Arguments that are words.
+    pub words: Vec<u32>,
+    /// Arguments that are elements of Fr, in Montgomery form.
+    pub factors: Vec<[u32; 8]>,
+}
+
+/// The launch that writes the tables; the tables take the place of the data.
+pub fn fill_tables() -> Launch {
+    Launch {
+        kernel: "ntt_tables",
+        blocks: TABLES_LEN.div_ceil(REVERSE_THREADS),
+        threads: REVERSE_THREADS,
+        shared_bytes: 0,
+        reads_tables: false,
+        words: Vec::new(),
+        factors: Vec::new(),
+    }
+}
+
+/// The launches of a transform, in order, on a device whose blocks have so much shared memory.
+/// `None` past [`MAX_LG`].
+pub fn plan(transform: Transform, shared_bytes_per_block: u32) -> Option<Vec<Launch>> {
+    let largest = (32 << LG_TILE) + (32 << MAX_BITS);
+    let lg_tile = if shared_bytes_per_block < largest { LG_SMALL_TILE } else { LG_TILE };
+    match transform.lg {
+        // One element: every factor is one.
+        0 => Some(Vec::new()),
+        1 | 2 => Some(vec![tiny(transform)]),
+        3..=MAX_BITS => Some(vec![single(transform)]),
+        10..=MAX_LG => {
+            let mut launches = passes(transform, lg_tile);
+            if transform.natural_input == transform.natural_output {
+                launches.push(reverse(transform.lg));
+            }
+            Some(launches)
+        }
+        _ => None,
+    }
+}
+
+fn tiny(transform: Transform) -> Launch {
+    let Transform { lg, inverse, coset, natural_input, natural_output } = transform;
+    let mut flags = when(inverse, INVERSE | FACTORS_WITH_SCALE);
+    flags |= when(!natural_input, LOAD_REVERSED) | when(!natural_output, STORE_REVERSED);
+    flags |= when(coset, if inverse { COSET_AT_STORE } else { COSET_AT_LOAD });
+    // A store that is not reversed puts output k where its bits reversed say, as in a pass.
+    flags ^= STORE_REVERSED;
+    Launch {
+        kernel: "ntt_tiny",
+        blocks: 1,
+        threads: 1,
+        shared_bytes: 0,
+        reads_tables: true,
+        words: vec![lg, flags],
+        factors: vec![scale(transform)],
+    }
+}
+
+/// A pass over the digit of `bits` bits from bit `at` on, in tiles of 2^`cols` columns.
+fn pass(transform: Transform, bits: u32, at: u32, cols: u32, weight: u32, flags: u32) -> Launch {
+    let lg = transform.lg;
+    let flags = flags | when(transform.inverse, INVERSE);
+    let tile_bytes = 32u32 << (bits + cols);
+    let factor_bytes =
+        if flags & (FACTORS_AT_LOAD | FACTORS_AT_STORE) == 0 { 0 } else { 32u32 << bits };
+    let roots = &constants().small_roots[usize::from(transform.inverse)];
+    Launch {
+        kernel: "ntt_pass",
+        blocks: 1 << (lg - bits - cols),
+        threads: 1 << (bits + cols - LG_PER_THREAD),
+        shared_bytes: tile_bytes + factor_bytes,
+        reads_tables: true,
+        words: vec![lg, bits, at, cols, weight, flags],
+        factors: [&[scale(transform)], &roots[..]].concat(),
+    }
+}
+
+/// The whole domain as one tile.
+fn single(transform: Transform) -> Launch {
+    let Transform { lg, inverse, coset, natural_input, natural_output } = transform;
+    let mut flags = when(!natural_input, LOAD_REVERSED) | when(natural_output, STORE_REVERSED);
+    flags |= match (inverse, coset) {
+        (false, false) => 0,
+        (false, true) => FACTORS_AT_LOAD | FACTORS_WITH_COSET,
+        (true, false) => FACTORS_AT_STORE | FACTORS_WITH_SCALE,
+        (true, true) => FACTORS_AT_STORE | FACTORS_WITH_SCALE | FACTORS_WITH_COSET,
+    };
+    pass(transform, lg, 0, 0, 0, flags)
+}
+
+/// The passes from natural to bit-reversed order or the other way.
+fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
+    let Transform { lg, inverse, coset, natural_input, .. } = transform;
+    let count = lg.div_ceil(MAX_BITS);
+    let mut launches = Vec::new();
+    let mut done = 0;
+    for number in 0..count {
+        let bits = (lg + number) / count;
+        let left = lg - done - bits;
+        let at = if natural_input { left } else { done };
+        // Columns are the places below the digit, or for the lowest digit those above.
+        let neighbours = if at == 0 { lg - bits } else { at };
+        let cols = (lg_tile - bits).min(neighbours);
+        // What the digit counts: of inputs, those below it; of outputs, those before it.
+        let weight = if inverse { done } else { left };
+        let mut flags = if natural_input { 0 } else { LOAD_REVERSED | STORE_REVERSED };
+        // Between passes there are factors: before each but the first, or after each but the last.
+        let between = if natural_input { done != 0 } else { left != 0 };
+        // The coset's powers ride on them where both come on the same side.
+        let same_side = natural_input != inverse;
+        let mut needed = between;
+        if coset && same_side {
+            needed = true;
+            flags |= FACTORS_WITH_COSET;
+        } else if coset {
+            flags |= if inverse { COSET_AT_STORE } else { COSET_AT_LOAD };
+        }
+        // So does the scale, once.
+        let first_between = if natural_input { 1 } else { 0 };
+        if inverse && number == first_between {
+            flags |= FACTORS_WITH_SCALE;
+        }
+        if needed {
+            flags |= if natural_input { FACTORS_AT_LOAD } else { FACTORS_AT_STORE };
+        }
+        launches.push(pass(transform, bits, at, cols, weight, flags));
+        done += bits;
+    }
+    launches
+}
+
+fn reverse(lg: u32) -> Launch {
+    Launch {
+        kernel: "ntt_reverse",
+        blocks: (1u32 << lg).div_ceil(REVERSE_THREADS),
+        threads: REVERSE_THREADS,
+        shared_bytes: 0,
+        reads_tables: false,
+        words: vec![lg],
+        factors: Vec::new(),
+    }
+}
+
+const fn when(condition: bool, flags: u32) -> u32 {
+    if condition { flags } else { 0 }
+}
+
+/// 1/n of an inverse transform.
+fn scale(transform: Transform) -> [u32; 8] {
+    let halvings = if transform.inverse { transform.lg as usize } else { 0 };
+    constants().inverses_of_len[halvings]
+}
+
+/// Constants in Montgomery form.
+struct Constants {
+    /// The root of order 8, its square and its cube; the same of its inverse.
+    small_roots: [[[u32; 8]; 3]; 2],
+    /// 1 / 2^lg.
+    inverses_of_len: Vec<[u32; 8]>,
+}
+
+fn constants() -> &'static Constants {
+    static CONSTANTS: OnceLock<Constants> = OnceLock::new();
+    CONSTANTS.get_or_init(|| {
+        let montgomery = |value: &[u32]| {
+            let mut limbs = [0; 8];
+            limbs.copy_from_slice(&FR.to_montgomery(value));
+            limbs
+        };
+        let root = FR.root_of_unity(3).unwrap_or_else(|| FR.small(1));
+        let small_roots = [root.clone(), FR.invert(&root)].map(|root| {
+            let square = FR.mul(&root, &root);
+            [montgomery(&root), montgomery(&square), montgomery(&FR.mul(&square, &root))]
+        });
+        let inverse = |lg: u32| montgomery(&FR.power_of_two(-(lg as i32)));
+        Constants { small_roots, inverses_of_len: (0..=MAX_LG).map(inverse).collect() }
+    })
+}
