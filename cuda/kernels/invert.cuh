@@ -3,7 +3,7 @@
 // 2x2 matrix is then applied to the whole numbers.
 #pragma once
 
-#include "field.cuh"
+#include "fp2.cuh"
 
 namespace inversion {
 
@@ -179,4 +179,9 @@ TL_HD_CALL Fp invert(const Fp &a) {
     d = d.add_if(d.is_negative(), p);
     // From the inverse of a R to that of a, times R.
     return d.limbs().to_montgomery().to_montgomery();
+}
+
+TL_HD Fp2 invert(const Fp2 &a) {
+    const Fp over_norm = invert(dot(a.c0, a.c0, a.c1, a.c1));
+    return Fp2{a.c0 * over_norm, -(a.c1 * over_norm)};
 }

@@ -134,16 +134,17 @@ void accumulate(const msm::Plan &plan, const msm::Runs &runs, const msm::Bases &
         msm::accumulate<F, false>(plan, runs, bases, sums, max_runs, thread);
 }
 
+template <class F>
 void accumulate_batched(const msm::Plan &plan, const msm::Runs &runs, const msm::Bases &bases,
-                        const msm::Sums &sums, uint32_t max_runs, const msm::Scratch &scratch) {
+                        const msm::Sums &sums, uint32_t max_runs, const msm::Scratch<F> &scratch) {
     const uint32_t thread = scratch.thread;
     if (bases.indices != nullptr)
-        msm::accumulate_batched<true>(plan, runs, bases, sums, max_runs, scratch, thread);
+        msm::accumulate_batched<F, true>(plan, runs, bases, sums, max_runs, scratch, thread);
     else
-        msm::accumulate_batched<false>(plan, runs, bases, sums, max_runs, scratch, thread);
+        msm::accumulate_batched<F, false>(plan, runs, bases, sums, max_runs, scratch, thread);
 }
 
-// `batched` is for G1, by padded plans.
+// `batched` takes a padded plan.
 template <class F>
 void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resident, bool batched,
                   char *accumulator) {
@@ -167,12 +168,12 @@ void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resid
     std::vector<uint32_t> keys(total, 0xdeadbeefu);
     std::vector<Xyzz<F>> heads(total);
     const msm::Sums sums{accumulator, reinterpret_cast<char *>(heads.data()), keys.data()};
-    std::vector<Quad> scratch(batched ? max_runs * msm::Scratch::BYTES / sizeof(Quad) : 0);
+    std::vector<Quad> scratch(batched ? max_runs * msm::Scratch<F>::BYTES / sizeof(Quad) : 0);
     phase(max_runs + 3, [&](uint32_t t) {
         if (batched) {
             char *bytes = reinterpret_cast<char *>(scratch.data());
-            accumulate_batched(plan, runs, bases, sums, max_runs,
-                               msm::Scratch{bytes, max_runs, t});
+            accumulate_batched<F>(plan, runs, bases, sums, max_runs,
+                                  msm::Scratch<F>{bytes, max_runs, t});
         } else {
             accumulate<F>(plan, runs, bases, sums, max_runs, t);
         }

@@ -100,7 +100,7 @@ pub trait Msm: Copy {
     const EMPTY: Self;
 
     /// Adds bases into an accumulator's buckets, on a device that keeps `resident` threads;
-    /// `batched` in affine coordinates, which takes G1 and a plan padded to multiples of four.
+    /// `batched` in affine coordinates, which takes a plan padded to multiples of four.
     fn accumulate(
         plan: &Plan,
         bases: &[Self::Affine],
@@ -156,7 +156,6 @@ macro_rules! msm {
                 accumulator: &mut [Self],
             ) {
                 assert_eq!(accumulator.len(), plan.num_windows() * plan.num_buckets());
-                assert!(!batched || $affine == 24, "batches are for G1");
                 let (first, indices) = match base_of {
                     BaseOf::Offset(leading) => (leading, std::ptr::null()),
                     BaseOf::Indexed(indices, first) => {

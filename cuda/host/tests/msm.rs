@@ -145,9 +145,7 @@ fn msm<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
     };
     let plain = by(1, false);
     assert!(plain == by(4, false), "by a padded plan, {resident} threads");
-    if C::GROUP.name() == "g1" {
-        assert!(plain == by(4, true), "in batches, {resident} threads");
-    }
+    assert!(plain == by(4, true), "in batches, {resident} threads");
     plain
 }
 
@@ -281,6 +279,7 @@ fn chunks_g1() {
 #[test]
 fn chunks_g2() {
     chunks::<oracle::G2, Limbs<96>, 48>(false);
+    chunks::<oracle::G2, Limbs<96>, 48>(true);
 }
 
 /// One bucket alone, each in turn, counts by its number.

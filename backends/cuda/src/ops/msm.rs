@@ -14,7 +14,7 @@ struct Kernels {
     accumulate: &'static str,
     accumulate_indexed: &'static str,
     /// In batches, by padded plans: as they are, and indexed.
-    batched: Option<[&'static str; 2]>,
+    batched: [&'static str; 2],
     fold: &'static str,
     sum_buckets: &'static str,
     sum_parts: &'static str,
@@ -31,7 +31,7 @@ const fn kernels(group: Group) -> Kernels {
         Group::G1 => Kernels {
             accumulate: "msm_accumulate_g1",
             accumulate_indexed: "msm_accumulate_indexed_g1",
-            batched: Some(["msm_accumulate_batched_g1", "msm_accumulate_batched_indexed_g1"]),
+            batched: ["msm_accumulate_batched_g1", "msm_accumulate_batched_indexed_g1"],
             fold: "msm_fold_g1",
             sum_buckets: "msm_sum_buckets_g1",
             sum_parts: "msm_sum_parts_g1",
@@ -43,7 +43,7 @@ const fn kernels(group: Group) -> Kernels {
         Group::G2 => Kernels {
             accumulate: "msm_accumulate_g2",
             accumulate_indexed: "msm_accumulate_indexed_g2",
-            batched: None,
+            batched: ["msm_accumulate_batched_g2", "msm_accumulate_batched_indexed_g2"],
             fold: "msm_fold_g2",
             sum_buckets: "msm_sum_buckets_g2",
             sum_parts: "msm_sum_parts_g2",
@@ -64,7 +64,8 @@ const fn xyzz_bytes(group: Group) -> u64 {
 const THREADS: u32 = 128;
 const RUNS_THREADS: u32 = 128;
 const MIN_RUN_LEN: u64 = 8;
-/// A thread's scratch in batched accumulation: three elements of Fp for each of 64 pairs.
+/// A thread's scratch in batched accumulation: three coordinates for each of 64 pairs of G1 or 32
+/// of G2.
 const SCRATCH_BYTES: u64 = 64 * 3 * 48;
 
 /// Threads of accumulation, in numbers of those that the device keeps: several, for they end at
@@ -104,7 +105,7 @@ impl Heads {
     fn new(card: &Card, group: Group, shape: &Shape, len: u64) -> Self {
         let windows = u64::from(shape.num_windows);
         let entries = windows.saturating_mul(shape.window_entries(len));
-        let batched = kernels(group).batched.filter(|_| shape.is_padded());
+        let batched = shape.is_padded().then(|| kernels(group).batched);
         let waves = Self::waves(batched.is_some());
         // A run more in each window for the rest.
         let runs = (waves * threads_of_wave(card, group)).min(entries.div_ceil(MIN_RUN_LEN));
