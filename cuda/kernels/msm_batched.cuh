@@ -13,6 +13,8 @@
 namespace msm {
 
 constexpr uint32_t GROUP = 4;
+// Pairs between prefetching bases and adding them.
+constexpr uint32_t AHEAD = 3;
 // What inversions and scratch take is the same for both groups.
 template <class F>
 constexpr uint32_t BATCH = 32 * sizeof(Fp) / sizeof(F);
@@ -131,15 +133,28 @@ struct Batch {
         return dx;
     }
 
+    // Bases of a pair some steps on are brought near. `i` may be past the end either way.
+    TL_HD void prefetch_pair(uint32_t i, uint32_t pairs) const {
+        if (level != 0 || i >= pairs) return;
+        for (uint32_t k = 0; k < 2; k++) {
+            const uint32_t index = bases.template index<INDEXED>(entries[2 * i + k]);
+            if (index == NO_BASE) continue;
+            prefetch(bases.template at<F>(index));
+            prefetch(bases.template at<F>(index) + sizeof(Affine<F>) - 1);
+        }
+    }
+
     // Level 0 leaves sum i at place i, level 1 at place 2 i: behind what is still to be read.
     TL_HD void add(uint32_t pairs) const {
         F product = F::one();
         for (uint32_t i = 0; i < pairs; i++) {
+            prefetch_pair(i + AHEAD, pairs);
             scratch.set_product(i, product);
             product = product * denominator(i);
         }
         F inverse = invert(product);
         for (uint32_t i = pairs; i-- != 0;) {
+            prefetch_pair(i - AHEAD, pairs);
             const Pair<F> pair = this->pair(i);
             const F own = inverse * scratch.product(i);
             inverse = inverse * pair.denominator();

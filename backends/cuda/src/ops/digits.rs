@@ -19,7 +19,7 @@ pub(super) const UNIT: u32 = 4;
 /// fewer, padding costs more than batches save.
 const PADDED_BUCKET_LEN: u64 = 16;
 /// Scalars of a padded plan at least: with fewer, batches are too short.
-const PADDED_LEN: u64 = 1 << 20;
+pub(super) const PADDED_LEN: u64 = 1 << 20;
 /// Bytes of a record: an entry with the lower bits of its bucket's number.
 const RECORD_BYTES: u64 = 8;
 /// Records that are partitioned at once, unless one window has more.
@@ -37,12 +37,16 @@ const MAX_BIN_BITS: u32 = 9;
 /// Lower bits of a bucket's number, while more bins can be had.
 const LOW_BITS: u32 = 10;
 
-/// Whether plans are made for accumulation in batches where that pays: unless
-/// `TWINLOCK_CUDA_BATCHED` is 0.
-fn is_batching() -> bool {
-    static IS_BATCHING: OnceLock<bool> = OnceLock::new();
-    *IS_BATCHING
-        .get_or_init(|| std::env::var("TWINLOCK_CUDA_BATCHED").map_or(true, |text| text != "0"))
+/// Whether plans are padded, for accumulation in batches: where that pays, unless
+/// `TWINLOCK_CUDA_BATCHED` says always (1) or never (0), which tests and measurements want.
+fn is_padded(max_len: u64, num_buckets: u64) -> bool {
+    static CHOICE: OnceLock<Option<bool>> = OnceLock::new();
+    let choice = CHOICE.get_or_init(|| match std::env::var("TWINLOCK_CUDA_BATCHED").as_deref() {
+        Ok("1") => Some(true),
+        Ok("0") => Some(false),
+        _ => None,
+    });
+    choice.unwrap_or(max_len >= PADDED_LEN && max_len >= PADDED_BUCKET_LEN * num_buckets)
 }
 
 /// What follows from a plan's shape.
@@ -71,9 +75,7 @@ impl Shape {
         }
         check_limit("scalars of a digit plan", shape.max_len, MAX_LEN)?;
         let num_buckets = 1 << (window_bits - 1);
-        let is_padded = is_batching()
-            && shape.max_len >= PADDED_LEN
-            && shape.max_len >= PADDED_BUCKET_LEN * u64::from(num_buckets);
+        let is_padded = is_padded(shape.max_len, u64::from(num_buckets));
         let unit = if is_padded { UNIT } else { 1 };
         let room = shape.max_len + u64::from(unit - 1) * u64::from(num_buckets);
         Ok(Self {

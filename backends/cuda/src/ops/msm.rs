@@ -4,7 +4,7 @@ use twinlock_api::layout::{ARENA_ALIGN_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{BaseOf, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
 use twinlock_api::{Group, Result, View};
 
-use super::digits::{Shape, UNIT, blocks, check_limit, word};
+use super::digits::{PADDED_LEN, Shape, UNIT, blocks, check_limit, word};
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
 use crate::tables::Table;
@@ -198,13 +198,15 @@ pub(crate) const fn tables(_: &Card) -> Vec<Table> {
     Vec::new()
 }
 
-/// The width that takes the least multiplications of the field: ten for each scalar and window,
-/// and for each bucket two general additions of 14. These are counted twice, for they cost as much
-/// where most scalars are bits and hardly any entries remain.
+/// The width that takes the least multiplications of the field: for each scalar and window ten, or
+/// seven in batches, and for each bucket two general additions of 14. These are counted twice, for
+/// they cost as much where most scalars are bits and hardly any entries remain.
 pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
+    let of_entry = if len < PADDED_LEN { 10 } else { 7 };
     let work = |window_bits: u32| {
         let num_windows = u64::from(SCALAR_BITS.div_ceil(window_bits));
-        num_windows.saturating_mul(len.saturating_mul(10).saturating_add(56 << (window_bits - 1)))
+        let of_entries = len.saturating_mul(of_entry);
+        num_windows.saturating_mul(of_entries.saturating_add(56 << (window_bits - 1)))
     };
     // Buckets take a small part of the memory that capped devices have.
     let fits = |window_bits: &u32| {
