@@ -46,9 +46,14 @@ extern "C" __global__ void __launch_bounds__(1)
     tiny(Pass{data, tables, lg, lg, 0, 0, 0, flags}, scale);
 }
 
-extern "C" __global__ void __launch_bounds__(MAX_THREADS) ntt_reverse(char *data, uint32_t lg) {
-    const uint32_t i = blockIdx.x * MAX_THREADS + threadIdx.x;
-    if (i >> lg == 0) reverse(data, lg, i);
+extern "C" __global__ void __launch_bounds__(Reversal::THREADS)
+    ntt_reverse(char *data, uint32_t lg) {
+    __shared__ __align__(16) char shared[Reversal::SHARED_BYTES];
+    const Reversal reversal{data, lg, blockIdx.x};
+    if (reversal.idle()) return;
+    reversal.read(shared, threadIdx.x);
+    __syncthreads();
+    reversal.write(shared, threadIdx.x);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS) ntt_tables(char *tables) {

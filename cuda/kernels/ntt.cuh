@@ -50,6 +50,8 @@ enum Flags : uint32_t {
     // Powers of the coset's generator on the other side.
     COSET_AT_LOAD = 128,
     COSET_AT_STORE = 256,
+    // With the factors comes the coset's power for the bits above the digit, too.
+    FACTORS_WITH_COSET_ABOVE = 512,
 };
 
 TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
@@ -148,7 +150,7 @@ struct Pass {
     }
 
     TL_HD const char *table(uint32_t at) const { return tables + 32 * size_t(at); }
-    TL_HD const char *coset() const {
+    TL_HD const char *coset(uint32_t weight) const {
         const uint32_t number = has(INVERSE) ? MAX_LG + weight : weight;
         return table(COSET_AT + (number << MAX_BITS));
     }
@@ -160,7 +162,8 @@ struct Pass {
     // Before all else: the factors of the digit's places, into shared memory.
     TL_HD void prepare(char *shared, uint32_t tile, uint32_t thread, const Fr &scale) const {
         if (!has(FACTORS_AT_LOAD | FACTORS_AT_STORE)) return;
-        const uint32_t common = common_multiplier(tile) << (MAX_LG - bits - above());
+        const uint32_t multiplier = common_multiplier(tile);
+        const uint32_t common = multiplier << (MAX_LG - bits - above());
         for (uint32_t x = thread; x < 1u << bits; x += threads()) {
             uint32_t exponent = x * common;
             if (has(INVERSE)) exponent = 0 - exponent;
@@ -170,14 +173,17 @@ struct Pass {
 #ifdef __CUDA_ARCH__
 #pragma unroll 1
 #endif
-            for (int i = 0; i < 3; i++) {
+            for (int i = 0; i < 4; i++) {
                 Fr other = scale;
                 if (i == 0) {
                     if (low == 0) continue;
                     other = Fr::load_read_only(table(LOW_AT + low));
                 } else if (i == 1) {
                     if (!has(FACTORS_WITH_COSET)) continue;
-                    other = Fr::load_read_only(coset() + 32 * x);
+                    other = Fr::load_read_only(coset(weight) + 32 * x);
+                } else if (i == 2) {
+                    if (!has(FACTORS_WITH_COSET_ABOVE)) continue;
+                    other = Fr::load_read_only(coset(0) + 32 * multiplier);
                 } else if (!has(FACTORS_WITH_SCALE)) {
                     continue;
                 }
@@ -206,11 +212,13 @@ struct Pass {
         if (f == 1) return roots(bits + cols, reverse_bits(column(thread), cols));
         if (has(load ? FACTORS_AT_LOAD : FACTORS_AT_STORE))
             return Factors{factors(shared), 1, ~0u};
-        return Factors{coset(), 1, ~0u};
+        return Factors{coset(weight), 1, ~0u};
     }
 
     // Multiplies a thread's elements by one factor each.
     TL_HD void scale(const Factors &factors, uint32_t round, uint32_t thread, Fr (&v)[8]) const {
+        // All are one.
+        if (factors.mult == 0) return;
         const bool load = round == 0;
         const bool within = !load && round != steps();
         // Within a tile the exponents count the step's outputs, else the digit's values.
@@ -312,13 +320,13 @@ TL_HD void tiny(const Pass &pass, const Fr &scale) {
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t place = pass.has(LOAD_REVERSED) ? reverse_bits(i, pass.lg) : i;
         in[i] = Fr::load(pass.data + 32 * place);
-        if (pass.has(COSET_AT_LOAD)) in[i] = in[i] * Fr::load(pass.coset() + 32 * i);
+        if (pass.has(COSET_AT_LOAD)) in[i] = in[i] * Fr::load(pass.coset(0) + 32 * i);
     }
     for (uint32_t k = 0; k < n; k++) {
         out[k] = Fr::zero();
         const Factors roots = pass.roots(pass.lg, k);
         for (uint32_t i = 0; i < n; i++) out[k] = out[k] + in[i] * roots.at(i);
-        if (pass.has(COSET_AT_STORE)) out[k] = out[k] * Fr::load(pass.coset() + 32 * k);
+        if (pass.has(COSET_AT_STORE)) out[k] = out[k] * Fr::load(pass.coset(0) + 32 * k);
         if (pass.has(FACTORS_WITH_SCALE)) out[k] = out[k] * scale;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -327,15 +335,49 @@ TL_HD void tiny(const Pass &pass, const Fr &scale) {
     }
 }
 
-// Exchanges elements whose numbers are each other's reversed.
-TL_HD void reverse(char *data, uint32_t lg, uint32_t i) {
-    const uint32_t other = reverse_bits(i, lg);
-    if (i >= other) return;
-    char *a = data + 32 * size_t(i), *b = data + 32 * size_t(other);
-    const Fr first = Fr::load(a), second = Fr::load(b);
-    second.store(a);
-    first.store(b);
-}
+// Bit reversal in place. Elements whose numbers have the same middle bits, square tiles by their
+// four top and four low bits, change places with those of the reversed middle: one block both.
+struct Reversal {
+    static constexpr uint32_t BITS = 4;
+    static constexpr uint32_t THREADS = 1u << 2 * BITS;
+    static constexpr uint32_t SHARED_BYTES = 2 * 32 * THREADS;
+
+    char *data;
+    uint32_t lg, tile;
+
+    TL_HD uint32_t other() const { return reverse_bits(tile, lg - 2 * BITS); }
+    // The other tile's block does it.
+    TL_HD bool idle() const { return tile > other(); }
+
+    TL_HD char *element(uint32_t middle, uint32_t place) const {
+        const size_t high = place >> BITS, low = place & ((1u << BITS) - 1);
+        return data + 32 * (high << (lg - BITS) | size_t(middle) << BITS | low);
+    }
+    // Cells of neighbours and those of a row's reversed places are in banks of their own.
+    static TL_HD char *cell(char *shared, uint32_t half, uint32_t place) {
+        return shared + 32 * THREADS * half + 16 * (place ^ (place >> 5 & 7));
+    }
+    static TL_HD void put(char *shared, uint32_t half, uint32_t place, const Fr &value) {
+        store_quad(cell(shared, half, place), value.quad(0));
+        store_quad(cell(shared, half, place) + 16 * THREADS, value.quad(1));
+    }
+    static TL_HD Fr get(char *shared, uint32_t half, uint32_t place) {
+        Fr out;
+        out.set_quad(0, load_quad(cell(shared, half, place)));
+        out.set_quad(1, load_quad(cell(shared, half, place) + 16 * THREADS));
+        return out;
+    }
+
+    TL_HD void read(char *shared, uint32_t thread) const {
+        put(shared, 0, thread, Fr::load(element(tile, thread)));
+        put(shared, 1, thread, Fr::load(element(other(), thread)));
+    }
+    TL_HD void write(char *shared, uint32_t thread) const {
+        const uint32_t from = reverse_bits(thread, 2 * BITS);
+        get(shared, 0, from).store(element(other(), thread));
+        get(shared, 1, from).store(element(tile, thread));
+    }
+};
 
 TL_HD Fr constant(const uint32_t *limbs) {
     Fr out;

@@ -85,9 +85,14 @@ void twinlock_cuda_ntt_tiny(char *data, const char *tables, const uint32_t *word
     tiny(pass, Fr::load(factors));
 }
 
-void twinlock_cuda_ntt_reverse(uint32_t blocks, uint32_t threads, char *data,
-                               const uint32_t *words) {
-    for (uint32_t i = 0; i < blocks * threads; i++)
-        if (i >> words[0] == 0) reverse(data, words[0], i);
+void twinlock_cuda_ntt_reverse(uint32_t blocks, char *data, const uint32_t *words) {
+    std::vector<Quad> shared(Reversal::SHARED_BYTES / 16);
+    char *memory = reinterpret_cast<char *>(shared.data());
+    for (uint32_t tile = 0; tile < blocks; tile++) {
+        const Reversal reversal{data, words[0], tile};
+        if (reversal.idle()) continue;
+        for (uint32_t i = 0; i < Reversal::THREADS; i++) reversal.read(memory, i);
+        for (uint32_t i = 0; i < Reversal::THREADS; i++) reversal.write(memory, i);
+    }
 }
 }
