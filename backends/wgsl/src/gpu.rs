@@ -6,6 +6,7 @@ use std::sync::Arc;
 use twinlock_api::{DeviceInfo, Error, Result};
 use twinlock_shaders::{Arithmetic, Style};
 
+use crate::chunks::Chunks;
 use crate::faults::Faults;
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
@@ -15,9 +16,12 @@ use crate::timeline::Timeline;
 /// Shared by the device, its staging buffers and its thread.
 pub(crate) struct Gpu {
     pub(crate) info: DeviceInfo,
+    pub(crate) adapter: wgpu::Adapter,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
+    /// How regions are cut.
+    pub(crate) chunks: Chunks,
     /// Whether what only some APIs have goes unused.
     pub(crate) portable: bool,
     /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
