@@ -1,7 +1,7 @@
 //! Opens an adapter.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use twinlock_api::{DeviceInfo, Error, Result};
 use twinlock_shaders::{Arithmetic, Style};
@@ -89,6 +89,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         style,
         timeline,
         faults,
+        polling: Mutex::default(),
     });
     tracing::debug!(
         device = gpu.info.name,
