@@ -15,7 +15,7 @@
 // the same code thread by thread.
 #pragma once
 
-#include "field.cuh"
+#include "known.cuh"
 
 namespace ntt {
 
@@ -25,12 +25,14 @@ constexpr uint32_t LG_TILE = 11;
 constexpr uint32_t MAX_BITS = 9;
 constexpr uint32_t MAX_THREADS = (1u << LG_TILE) / 8;
 
-// Tables, in elements: powers of w_(2^k) for each k up to LG_TILE, from place 2^k - 1 on; the
-// first powers of w_(2^MAX_LG); powers of the coset's generator, then of its inverse, to the
-// 2^weight, for each weight; all powers of w_(2^LG_HIGH).
+// Tables, in elements: powers of w_(2^k) for each k up to LG_TILE, from place 2^k - 1 on; the same
+// up to MAX_BITS with their quotients, two elements each; the first powers of w_(2^MAX_LG); powers
+// of the coset's generator, then of its inverse, to the 2^weight, for each weight; all powers of
+// w_(2^LG_HIGH).
 constexpr uint32_t LG_LOW = 10;
 constexpr uint32_t LG_HIGH = MAX_LG - LG_LOW;
-constexpr uint32_t LOW_AT = 2u << LG_TILE;
+constexpr uint32_t KNOWN_AT = 2u << LG_TILE;
+constexpr uint32_t LOW_AT = KNOWN_AT + 2 * (2u << MAX_BITS);
 constexpr uint32_t COSET_AT = LOW_AT + (1u << LG_LOW);
 constexpr uint32_t HIGH_AT = COSET_AT + (2 * MAX_LG << MAX_BITS);
 constexpr uint32_t TABLES_LEN = HIGH_AT + (1u << LG_HIGH);
@@ -193,42 +195,42 @@ struct Pass {
         }
     }
 
-    // The factors of a round: round 0 is between loading and the first step, round s comes behind
-    // step s - 1. How many there are, and number f of them.
-    TL_HD uint32_t factor_count(uint32_t round) const {
-        if (round != 0 && round != steps()) return 1;
-        const uint32_t between = round == 0 ? FACTORS_AT_LOAD : FACTORS_AT_STORE;
-        const uint32_t power = round == 0 ? COSET_AT_LOAD : COSET_AT_STORE;
+    // The factors at loading or at storing: how many there are, and number f of them.
+    TL_HD uint32_t factor_count(bool load) const {
+        const uint32_t between = load ? FACTORS_AT_LOAD : FACTORS_AT_STORE;
+        const uint32_t power = load ? COSET_AT_LOAD : COSET_AT_STORE;
         // Columns with a multiplier of their own have a second factor.
         if (has(between)) return contiguous() && cols != 0 ? 2 : 1;
         return has(power) ? 1 : 0;
     }
-    TL_HD Factors factor(char *shared, uint32_t round, uint32_t f, uint32_t thread) const {
-        const bool load = round == 0;
-        if (!load && round != steps()) {
-            const uint32_t low = low_bit(round - 1);
-            return roots(low + 3, row(thread) & ((1u << low) - 1));
-        }
+    TL_HD Factors factor(char *shared, bool load, uint32_t f, uint32_t thread) const {
         if (f == 1) return roots(bits + cols, reverse_bits(column(thread), cols));
         if (has(load ? FACTORS_AT_LOAD : FACTORS_AT_STORE))
             return Factors{factors(shared), 1, ~0u};
         return Factors{coset(weight), 1, ~0u};
     }
 
+    // Between two steps, elements number i of the outputs take the power of a root that the bits
+    // not yet transformed and i make.
+    TL_HD void twiddle(uint32_t step, uint32_t thread, Fr (&v)[8]) const {
+        const uint32_t low = low_bit(step);
+        const uint32_t mask = (8u << low) - 1;
+        uint32_t mult = row(thread) & ((1u << low) - 1);
+        if (has(INVERSE)) mult = 0 - mult;
+        const char *powers = table(KNOWN_AT + 2 * mask);
+        TL_UNROLL
+        for (uint32_t i = 1; i < 8; i++)
+            v[i] = v[i] * Known::load(powers + 64 * (reverse3(i) * mult & mask));
+    }
+
     // Multiplies a thread's elements by one factor each.
-    TL_HD void scale(const Factors &factors, uint32_t round, uint32_t thread, Fr (&v)[8]) const {
+    TL_HD void scale(const Factors &factors, bool load, uint32_t thread, Fr (&v)[8]) const {
         // All are one.
         if (factors.mult == 0) return;
-        const bool load = round == 0;
-        const bool within = !load && round != steps();
-        // Within a tile the exponents count the step's outputs, else the digit's values.
-        const uint32_t shift = within ? 0 : bits - 3;
-        const uint32_t first =
-            within ? 0 : (load ? row(thread) : reverse_bits(row(thread), bits - 3));
+        const uint32_t first = load ? row(thread) : reverse_bits(row(thread), bits - 3);
         TL_UNROLL
         for (uint32_t i = 0; i < 8; i++) {
-            if (i == 0 && within) continue;
-            const uint32_t x = first + ((load ? i : reverse3(i)) << shift);
+            const uint32_t x = first + ((load ? i : reverse3(i)) << (bits - 3));
             v[i] = v[i] * factors.at(x);
         }
     }
@@ -293,7 +295,8 @@ TL_HD void butterfly(Fr &a, Fr &b) {
 }
 
 // Levels of 8 elements, bits `levels` - 1 down to 0 of their number.
-TL_HD void transform(Fr (&v)[8], uint32_t levels, const Fr &w8, const Fr &w4, const Fr &w83) {
+TL_HD void transform(Fr (&v)[8], uint32_t levels, const Known &w8, const Known &w4,
+                     const Known &w83) {
     if (levels >= 3) {
         TL_UNROLL
         for (int i = 0; i < 4; i++) butterfly(v[i], v[i + 4]);
@@ -386,11 +389,11 @@ TL_HD Fr constant(const uint32_t *limbs) {
     return out;
 }
 
-// The content of place i of the tables.
-TL_HD Fr table_entry(uint32_t i) {
+// The content of place i of the tables, but for the quotients' part.
+TL_HD Fr power_entry(uint32_t i) {
     uint64_t exponent;
     Fr base;
-    if (i < LOW_AT) {
+    if (i < KNOWN_AT) {
         uint32_t lg = 0;
         while ((2u << lg) - 1 <= i) lg++;
         exponent = i - ((1u << lg) - 1);
@@ -415,6 +418,15 @@ TL_HD Fr table_entry(uint32_t i) {
         base = base * base;
     }
     return out;
+}
+
+// The content of place i of the tables.
+TL_HD Fr table_entry(uint32_t i) {
+    const bool has_quotient = i >= KNOWN_AT && i < LOW_AT;
+    const Fr power = power_entry(has_quotient ? (i - KNOWN_AT) / 2 : i);
+    if (!has_quotient) return power;
+    const Known known = Known::from_montgomery(power);
+    return i % 2 == 0 ? known.value : known.quotient;
 }
 
 } // namespace ntt

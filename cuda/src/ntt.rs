@@ -19,8 +19,11 @@ const TABLES_THREADS: u32 = 256;
 const LG_REVERSAL: u32 = 8;
 
 /// Elements of the tables, `TABLES_LEN` of `ntt.cuh`.
-const TABLES_LEN: u32 =
-    (2 << LG_TILE) + (1 << LG_LOW) + (2 * MAX_LG << MAX_BITS) + (1 << (MAX_LG - LG_LOW));
+const TABLES_LEN: u32 = (2 << LG_TILE)
+    + (4 << MAX_BITS)
+    + (1 << LG_LOW)
+    + (2 * MAX_LG << MAX_BITS)
+    + (1 << (MAX_LG - LG_LOW));
 
 /// Bytes of the tables, which [`fill_tables`] writes once for all transforms.
 pub const TABLES_BYTES: u64 = 32 * TABLES_LEN as u64;
@@ -239,8 +242,8 @@ fn scale(transform: Transform) -> [u32; 8] {
 
 /// Constants in Montgomery form.
 struct Constants {
-    /// The root of order 8, its square and its cube; the same of its inverse.
-    small_roots: [[[u32; 8]; 3]; 2],
+    /// The root of order 8, its square and its cube, each with its quotient; the same of its inverse.
+    small_roots: [[[u32; 8]; 6]; 2],
     /// 1 / 2^lg.
     inverses_of_len: Vec<[u32; 8]>,
 }
@@ -248,17 +251,40 @@ struct Constants {
 fn constants() -> &'static Constants {
     static CONSTANTS: OnceLock<Constants> = OnceLock::new();
     CONSTANTS.get_or_init(|| {
-        let montgomery = |value: &[u32]| {
+        let limbs = |value: &[u32]| {
             let mut limbs = [0; 8];
-            limbs.copy_from_slice(&FR.to_montgomery(value));
+            limbs.copy_from_slice(value);
             limbs
         };
+        let montgomery = |value: &[u32]| limbs(&FR.to_montgomery(value));
         let root = FR.root_of_unity(3).unwrap_or_else(|| FR.small(1));
         let small_roots = [root.clone(), FR.invert(&root)].map(|root| {
             let square = FR.mul(&root, &root);
-            [montgomery(&root), montgomery(&square), montgomery(&FR.mul(&square, &root))]
+            let [a, b, c] = [root.clone(), square.clone(), FR.mul(&square, &root)]
+                .map(|root| [limbs(&root), quotient(montgomery(&root))]);
+            [a[0], a[1], b[0], b[1], c[0], c[1]]
         });
         let inverse = |lg: u32| montgomery(&FR.power_of_two(-(lg as i32)));
         Constants { small_roots, inverses_of_len: (0..=MAX_LG).map(inverse).collect() }
     })
+}
+
+/// floor(w 2^256 / r) of w in Montgomery form, w 2^256 - q r: the q by which Montgomery's reduction
+/// has 2^256 divide it.
+fn quotient(factor: [u32; 8]) -> [u32; 8] {
+    let mut rest = factor;
+    let mut quotient = [0; 8];
+    for limb in &mut quotient {
+        *limb = rest[0].wrapping_mul(FR.reduction_factor(32));
+        let mut sum = 0u64;
+        for j in 0..8 {
+            sum += u64::from(*limb) * u64::from(FR.modulus[j]) + u64::from(rest[j]);
+            if j > 0 {
+                rest[j - 1] = sum as u32;
+            }
+            sum >>= 32;
+        }
+        rest[7] = sum as u32;
+    }
+    quotient
 }

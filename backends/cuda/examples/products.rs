@@ -31,9 +31,10 @@ enum Chain {
 }
 
 /// Name, words of an element, chains a thread, the field, and what is computed.
-const KERNELS: [(&str, usize, usize, Field, Chain); 8] = [
+const KERNELS: [(&str, usize, usize, Field, Chain); 9] = [
     ("bench_fr_mul", 8, 4, FR, Chain::Product),
     ("bench_fr_mul_plain", 8, 4, FR, Chain::Product),
+    ("bench_fr_mul_known", 8, 4, FR, Chain::Other),
     ("bench_fr_sqr", 8, 4, FR, Chain::Square),
     ("bench_fr_butterfly", 8, 4, FR, Chain::Other),
     ("bench_fp_mul", 12, 4, FP, Chain::Product),

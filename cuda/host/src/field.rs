@@ -68,6 +68,8 @@ pub enum Operation {
     Dot,
     /// 1 / a, and 0 for 0; in Fp only.
     Invert,
+    /// a b, by the routine for factors with a quotient; in Fr only.
+    MulKnown,
 }
 
 /// A field of the kernels.

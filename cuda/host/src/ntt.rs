@@ -83,7 +83,7 @@ pub fn run(launch: Launch<'_>, data: &mut [Fr], tables: &Tables) -> bool {
     // exclude.
     unsafe {
         match (kernel, words.len(), factors.len(), fits) {
-            ("ntt_pass", 6, 4, true) => {
+            ("ntt_pass", 6, 7, true) => {
                 let (words, factors) = (words.as_ptr(), factors.as_ptr().cast());
                 twinlock_cuda_ntt_pass(blocks, threads, shared_bytes, data, tables, words, factors);
             }

@@ -149,6 +149,28 @@ fn fp_inverses() {
     }
 }
 
+/// Products by factors with a quotient, whose rounding has the least room at the edges.
+#[test]
+fn products_by_known_factors() {
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut values = edges::<8>(&FR);
+    values.extend((0..200).map(|_| random(&FR, &mut rng)));
+    // Factors whose quotients are small, all ones at the top, or next to a multiple.
+    let standard = [1u32, 2, 3, 1 << 31].map(|small| FR.small(small));
+    for value in &standard {
+        values.extend([limbs(&FR.to_montgomery(value)), limbs(&FR.to_montgomery(&FR.neg(value)))]);
+    }
+    for a in &values {
+        for b in &values {
+            let expected = compute(Operation::Mul, a, b);
+            let found = compute(Operation::MulKnown, a, b);
+            assert_eq!(found, expected, "{a:x?}, {b:x?}, seed {seed}");
+        }
+    }
+    assert_eq!(Fp::compute(Operation::MulKnown, &Limbs([0; 12]), &Limbs([0; 12])), None);
+}
+
 /// Chains of operations on random values, as blstrs computes them.
 #[test]
 fn fr_agrees_with_blstrs() {
