@@ -1,5 +1,6 @@
 //! The JSON document that `prove` writes and `verify` reads.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::path::Path;
 use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
 use twinlock::groth16::proof::Proof;
+use twinlock::scheduler::occupancy::Occupancy;
 use twinlock::{Error, Result};
 
 /// More than some ten thousand proofs with a few dozen inputs take.
@@ -25,6 +27,8 @@ pub struct Document {
     pub constraints_with_input_rows: usize,
     pub domain: usize,
     pub times_ms: Times,
+    /// How busy each device was.
+    pub devices: BTreeMap<String, Occupancy>,
     pub proofs: Vec<ProofEntry>,
 }
 
@@ -38,6 +42,8 @@ pub struct Times {
     pub prove: f64,
     /// The check of each proof before it is given out.
     pub verify: f64,
+    /// From the first partition's start to the last proof; not a sum.
+    pub job: f64,
 }
 
 #[derive(Debug, Serialize)]

@@ -1,5 +1,6 @@
 //! `twinlock prove`
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +10,12 @@ use blstrs::Scalar;
 use ff::Field;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
 use twinlock::bench::milliseconds;
 use twinlock::pending_file::PendingFile;
 use twinlock::registry::{self, AUTO};
 use twinlock::scheduler::events::Recorder;
+use twinlock::scheduler::occupancy::{Occupancy, occupancy};
 use twinlock::scheduler::timeline::chrome_trace;
 use twinlock::views::as_bytes_mut;
 use twinlock::{Error, Job, PartitionInput, Proved, Prover, ProverOptions, Result};
@@ -60,6 +63,9 @@ pub struct Args {
     /// let through [default: half of what is available]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     host_memory: Option<u64>,
+    /// Synthesise all partitions before any is proved, so that synthesis holds no device up
+    #[arg(long)]
+    synthesize_first: bool,
     /// Write what each worker did, and when, as a Chrome trace (opens in ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
@@ -89,9 +95,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let start = Instant::now();
     let prover = Prover::new(options)?;
     let recorder = Arc::new(Recorder::default());
-    if timeline.is_some() {
-        prover.observe(recorder.clone());
-    }
+    prover.observe(recorder.clone());
     warn_of_fallback(&args.device, &prover);
     let source = args.circuit.parameters(circuit.as_ref())?;
     let key = match args.partitions {
@@ -106,6 +110,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         constraints_with_input_rows: 0,
         domain: 0,
         times_ms: Times { load: milliseconds(start.elapsed()), ..Times::default() },
+        devices: BTreeMap::new(),
         proofs: Vec::new(),
     };
 
@@ -114,7 +119,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     // What the closures find out about each partition; they run when a worker is free for it and
     // the host has room, for an assignment is the largest thing there.
     let notes: Vec<Mutex<Note>> = (0..args.partitions).map(|_| Mutex::default()).collect();
-    let mut partitions = Vec::new();
+    let mut syntheses = Vec::new();
     for note in &notes {
         let mut seed = Zeroizing::new(<ChaCha20Rng as SeedableRng>::Seed::default());
         rng.fill_bytes(&mut *seed);
@@ -131,10 +136,24 @@ pub fn run(args: &Args) -> Result<Outcome> {
             };
             Ok(assignment)
         };
-        let blinding = Blinding::random(&mut *rng);
-        let (r, s) = (blinding.r(), blinding.s());
-        partitions.push(PartitionInput::synthesized(synthesis, key.assignment_bytes(), r, s));
+        syntheses.push((synthesis, Blinding::random(&mut *rng)));
     }
+    let ready: Vec<_> = if args.synthesize_first {
+        progress.say("synthesising");
+        syntheses.par_iter().map(|(synthesis, _)| synthesis()).collect::<Result<_>>()?
+    } else {
+        Vec::new()
+    };
+    let mut ready = ready.iter();
+    let partitions = syntheses.into_iter().map(|(synthesis, blinding)| {
+        let (r, s) = (blinding.r(), blinding.s());
+        match ready.next() {
+            Some(assignment) => PartitionInput::ready(assignment, r, s),
+            None => PartitionInput::synthesized(synthesis, key.assignment_bytes(), r, s),
+        }
+    });
+    let partitions = partitions.collect();
+    let job_start = Instant::now();
     let proved = prover.serve(|session| {
         let mut job = session.submit(Job { key: &key, priority: 0, partitions })?;
         let mut notes = notes.iter();
@@ -148,7 +167,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
         }
         Ok::<(), Error>(())
     });
+    document.times_ms.job = milliseconds(job_start.elapsed());
     drop(progress);
+    document.devices = occupancy(&recorder.events());
     if let Some(timeline) = timeline {
         // Of a failure too.
         let trace = chrome_trace(&recorder.events()).to_string();
@@ -246,7 +267,7 @@ fn warn_of_fallback(asked: &str, prover: &Prover) {
 
 fn text(document: &Document) -> String {
     let Document { label, constraints, constraints_with_input_rows, domain, .. } = document;
-    let Times { load, synthesis, prove, verify } = document.times_ms;
+    let Times { load, synthesis, prove, verify, job } = document.times_ms;
     let lines = [
         ("circuit", label.clone()),
         ("device", document.device.clone()),
@@ -256,12 +277,23 @@ fn text(document: &Document) -> String {
             "times",
             format!(
                 "load {load:.1} ms, synthesis {synthesis:.1} ms, prove {prove:.1} ms, verify \
-                 {verify:.1} ms"
+                 {verify:.1} ms; the job {job:.1} ms"
             ),
         ),
     ];
     let mut rows: Vec<Vec<String>> =
         lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    for (name, device) in &document.devices {
+        let Occupancy { computed, span_ms, compute_ms, overlap_ms } = device;
+        rows.push(vec![
+            name.clone(),
+            format!(
+                "{computed} computed in {span_ms:.1} ms, busy {compute_ms:.1} ms ({:.1}%), staging \
+                 beside it {overlap_ms:.1} ms",
+                100.0 * device.share()
+            ),
+        ]);
+    }
     for (at, proof) in document.proofs.iter().enumerate() {
         rows.push(vec![format!("proof {at}"), proof.proof.clone()]);
         if proof.device != document.device {

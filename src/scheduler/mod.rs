@@ -6,6 +6,7 @@ pub mod arena;
 pub mod core;
 pub mod events;
 pub mod locks;
+pub mod occupancy;
 pub mod plan;
 pub mod runtime;
 pub mod staging;

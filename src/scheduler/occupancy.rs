@@ -1,0 +1,125 @@
+//! How busy devices were, from a run's events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::events::{EventKind, Life, TimedEvent};
+
+/// What one device did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Occupancy {
+    /// Partitions that computed on it, retries included.
+    pub computed: usize,
+    /// From the first partition's kernels to the last one's, in milliseconds.
+    pub span_ms: f64,
+    /// Time within the span in which a partition computed.
+    pub compute_ms: f64,
+    /// Time in which one partition staged while another computed.
+    pub overlap_ms: f64,
+}
+
+impl Occupancy {
+    /// The share of its span in which the device computed; 0 where it did nothing.
+    pub fn share(&self) -> f64 {
+        if self.span_ms > 0.0 { self.compute_ms / self.span_ms } else { 0.0 }
+    }
+}
+
+type Span = (Duration, Duration);
+
+#[derive(Default)]
+struct Spans {
+    compute: Vec<(usize, Span)>,
+    staging: Vec<(usize, Span)>,
+}
+
+/// The stage in which a partition uploads.
+const STAGING: &str = "prestage";
+
+/// The occupancy of each device that `events` name, by name.
+pub fn occupancy(events: &[TimedEvent]) -> BTreeMap<String, Occupancy> {
+    let mut open: BTreeMap<(String, usize, bool), Duration> = BTreeMap::new();
+    let mut spans: BTreeMap<String, Spans> = BTreeMap::new();
+    for event in events {
+        let (Some(device), EventKind::Partition(_, life)) = (&event.device, &event.kind) else {
+            continue;
+        };
+        let (is_compute, starts) = match life {
+            Life::ComputeStarted => (true, true),
+            Life::ComputeEnded => (true, false),
+            Life::StageStarted(STAGING) => (false, true),
+            Life::StageEnded(STAGING) => (false, false),
+            _ => continue,
+        };
+        let key = (device.clone(), event.worker, is_compute);
+        if starts {
+            open.insert(key, event.at);
+        } else if let Some(start) = open.remove(&key) {
+            let of_device = spans.entry(device.clone()).or_default();
+            let list = if is_compute { &mut of_device.compute } else { &mut of_device.staging };
+            list.push((event.worker, (start, event.at)));
+        }
+    }
+    spans.into_iter().map(|(device, spans)| (device, spans.occupancy())).collect()
+}
+
+impl Spans {
+    fn occupancy(&self) -> Occupancy {
+        let first = self.compute.iter().map(|(_, span)| span.0).min().unwrap_or_default();
+        let last = self.compute.iter().map(|(_, span)| span.1).max().unwrap_or_default();
+        // `compute` has one holder at a time, so its spans do not overlap.
+        let compute = self.compute.iter().map(|(_, (start, end))| end.saturating_sub(*start)).sum();
+        let mut overlap = Duration::ZERO;
+        for (worker, staging) in &self.staging {
+            for (_, compute) in self.compute.iter().filter(|(other, _)| other != worker) {
+                overlap += staging.1.min(compute.1).saturating_sub(staging.0.max(compute.0));
+            }
+        }
+        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        Occupancy {
+            computed: self.compute.len(),
+            span_ms: ms(last.saturating_sub(first)),
+            compute_ms: ms(compute),
+            overlap_ms: ms(overlap),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::core::Order;
+
+    fn event(at_ms: u64, worker: usize, life: Life) -> TimedEvent {
+        let ticket = Order { priority: 0, job: 0, index: worker as u32 }.ticket();
+        TimedEvent {
+            at: Duration::from_millis(at_ms),
+            device: Some("d".into()),
+            worker,
+            kind: EventKind::Partition(ticket, life),
+        }
+    }
+
+    #[test]
+    fn staging_counts_beside_anothers_kernels_only() {
+        let events = [
+            event(0, 0, Life::StageStarted(STAGING)),
+            event(10, 0, Life::StageEnded(STAGING)),
+            event(10, 0, Life::ComputeStarted),
+            event(15, 1, Life::StageStarted(STAGING)),
+            event(25, 1, Life::StageEnded(STAGING)),
+            event(30, 0, Life::ComputeEnded),
+            event(40, 1, Life::ComputeStarted),
+            event(41, 1, Life::StageStarted("quotient")),
+            event(60, 1, Life::ComputeEnded),
+        ];
+        let found = occupancy(&events)["d"];
+        let expected = Occupancy { computed: 2, span_ms: 50.0, compute_ms: 40.0, overlap_ms: 10.0 };
+        assert_eq!(found, expected);
+        assert!((found.share() - 0.8).abs() < 1e-9);
+        assert!(occupancy(&[]).is_empty());
+        assert_eq!(Occupancy::default().share(), 0.0);
+    }
+}
