@@ -119,10 +119,9 @@ struct Bases {
     uint32_t num_scalars;
 
     // NO_BASE if there is none.
-    template <bool INDEXED>
     TL_HD uint32_t index(uint32_t entry) const {
         uint32_t index = entry & ~SIGN;
-        if (INDEXED) {
+        if (indices != nullptr) {
             // An entry never names a scalar past the last one, unless the plan is none.
             index = index < num_scalars ? indices[index] : NO_BASE;
             if (index == NO_BASE) return NO_BASE;
@@ -212,7 +211,7 @@ class Run {
 };
 
 // One thread a run; `max_runs` keys are written.
-template <class F, bool INDEXED>
+template <class F>
 static TL_HD void accumulate(const Plan &plan, const Runs &runs, const Bases &bases,
                              const Sums &sums, uint32_t max_runs, uint32_t id) {
     if (!Run<F>::exists(plan, runs, sums, max_runs, id)) return;
@@ -224,7 +223,7 @@ static TL_HD void accumulate(const Plan &plan, const Runs &runs, const Bases &ba
         index = NO_BASE;
         while (ahead < run.end && index == NO_BASE) {
             entry = run.entries[ahead++];
-            index = bases.template index<INDEXED>(entry);
+            index = bases.index(entry);
         }
     };
     advance();

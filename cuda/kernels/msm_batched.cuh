@@ -98,7 +98,7 @@ struct Pair {
 };
 
 // The pairs of a batch at both levels: of bases, then of those pairs' sums.
-template <class F, bool INDEXED>
+template <class F>
 struct Batch {
     const Bases &bases;
     const Scratch<F> &scratch;
@@ -107,7 +107,7 @@ struct Batch {
     uint32_t level;
 
     TL_HD Affine<F> base(uint32_t entry) const {
-        const uint32_t index = bases.template index<INDEXED>(entry);
+        const uint32_t index = bases.index(entry);
         if (index == NO_BASE) return Affine<F>{F::zero(), F::zero()};
         Affine<F> point = Affine<F>::load_read_only(bases.template at<F>(index));
         if ((entry & SIGN) != 0) point.y = -point.y;
@@ -120,7 +120,7 @@ struct Batch {
     }
 
     TL_HD F base_x(uint32_t entry) const {
-        const uint32_t index = bases.template index<INDEXED>(entry);
+        const uint32_t index = bases.index(entry);
         return index == NO_BASE ? F::zero() : F::load_read_only(bases.template at<F>(index));
     }
 
@@ -137,7 +137,7 @@ struct Batch {
     TL_HD void prefetch_pair(uint32_t i, uint32_t pairs) const {
         if (level != 0 || i >= pairs) return;
         for (uint32_t k = 0; k < 2; k++) {
-            const uint32_t index = bases.template index<INDEXED>(entries[2 * i + k]);
+            const uint32_t index = bases.index(entries[2 * i + k]);
             if (index == NO_BASE) continue;
             prefetch(bases.template at<F>(index));
             prefetch(bases.template at<F>(index) + sizeof(Affine<F>) - 1);
@@ -164,7 +164,7 @@ struct Batch {
 };
 
 // As `accumulate`, by a padded plan with runs of whole groups.
-template <class F, bool INDEXED>
+template <class F>
 static TL_HD void accumulate_batched(const Plan &plan, const Runs &runs, const Bases &bases,
                                      const Sums &sums, uint32_t max_runs, const Scratch<F> &scratch,
                                      uint32_t id) {
@@ -174,7 +174,7 @@ static TL_HD void accumulate_batched(const Plan &plan, const Runs &runs, const B
         // The end of a window that is no plan's may be anywhere.
         const uint32_t rest = (run.end - begin) / GROUP;
         const uint32_t groups = rest < BATCH<F> ? rest : BATCH<F>;
-        Batch<F, INDEXED> batch{bases, scratch, run.entries + begin, 0};
+        Batch<F> batch{bases, scratch, run.entries + begin, 0};
         for (; batch.level < 2; batch.level++) batch.add(batch.level == 0 ? 2 * groups : groups);
         for (uint32_t i = 0; i < groups; i++) {
             run.move_to(begin + GROUP * i);

@@ -12,12 +12,9 @@ extern "C" __global__ void __launch_bounds__(msm::MAX_WINDOWS)
     if (threadIdx.x == 0) msm::Runs{runs}.plan(counts, num_windows, resident, max_waves, unit);
 }
 
-MSM_ACCUMULATE(msm_accumulate_g1, Fp, false, 3)
-MSM_ACCUMULATE(msm_accumulate_indexed_g1, Fp, true, 3)
-MSM_ACCUMULATE_BATCHED(msm_accumulate_batched_g1, Fp, false, 3)
-MSM_ACCUMULATE_BATCHED(msm_accumulate_batched_indexed_g1, Fp, true, 3)
+MSM_ACCUMULATE(msm_accumulate_g1, Fp, 3)
+MSM_ACCUMULATE_BATCHED(msm_accumulate_batched_g1, Fp, 3)
 MSM_FOLD(msm_fold_g1, Fp, 3)
-MSM_SUM_BUCKETS(msm_sum_buckets_g1, Fp, 3)
-MSM_SUM_PARTS(msm_sum_parts_g1, Fp, 3)
+MSM_SUM(msm_sum_g1, Fp, 3)
 MSM_WEIGH(msm_weigh_g1, Fp, 128)
 MSM_FINISH(msm_finish_g1, Fp)

@@ -14,23 +14,23 @@
     msm::Plan { offsets, entries, num_windows, num_buckets, len, stride }
 
 // Grid: one thread a run, `max_runs`.
-#define MSM_ACCUMULATE(name, F, indexed, blocks)                                             \
+#define MSM_ACCUMULATE(name, F, blocks)                                                      \
     extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
         name(MSM_PLAN_PARAMS, uint32_t *runs, const char *bases, const uint32_t *indices,    \
              uint32_t base_first, uint32_t num_bases, char *accumulator, char *heads,        \
              uint32_t *keys, uint32_t max_runs) {                                            \
-        msm::accumulate<F, indexed>(                                                         \
+        msm::accumulate<F>(                                                                  \
             MSM_PLAN, msm::Runs{runs}, msm::Bases{bases, indices, base_first, num_bases, len}, \
             msm::Sums{accumulator, heads, keys}, max_runs, MSM_THREAD);                      \
     }
 
 // Grid: one thread a run, `max_runs`; `scratch` has Scratch::BYTES for each.
-#define MSM_ACCUMULATE_BATCHED(name, F, indexed, blocks)                                     \
+#define MSM_ACCUMULATE_BATCHED(name, F, blocks)                                              \
     extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
         name(MSM_PLAN_PARAMS, uint32_t *runs, const char *bases, const uint32_t *indices,    \
              uint32_t base_first, uint32_t num_bases, char *accumulator, char *heads,        \
              uint32_t *keys, uint32_t max_runs, char *scratch) {                             \
-        msm::accumulate_batched<F, indexed>(                                                 \
+        msm::accumulate_batched<F>(                                                          \
             MSM_PLAN, msm::Runs{runs}, msm::Bases{bases, indices, base_first, num_bases, len}, \
             msm::Sums{accumulator, heads, keys}, max_runs,                                   \
             msm::Scratch<F>{scratch, max_runs, MSM_THREAD}, MSM_THREAD);                     \
@@ -45,24 +45,16 @@
                      msm::Level{runs_in, run_len, in_first, out_first}, MSM_THREAD);         \
     }
 
-// Grid: one thread a partial sum of all windows.
-#define MSM_SUM_BUCKETS(name, F, blocks)                                                     \
-    extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
-        name(uint32_t num_windows, uint32_t rows, uint32_t columns, uint32_t row_parts,      \
-             uint32_t column_parts, const char *buckets, char *sums) {                       \
-        msm::sum_buckets<F>(msm::Lines{rows, columns, row_parts, column_parts}, num_windows, \
-                            buckets, sums, MSM_THREAD);                                      \
-    }
-
-// Grid: one thread a partial sum that is left.
-#define MSM_SUM_PARTS(name, F, blocks)                                                       \
+// Grid: one thread a partial sum of all windows. From buckets, if the counts of parts that come in
+// are 0.
+#define MSM_SUM(name, F, blocks)                                                             \
     extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
         name(uint32_t num_windows, uint32_t rows, uint32_t columns, uint32_t row_parts_in,   \
              uint32_t column_parts_in, uint32_t row_parts, uint32_t column_parts,            \
-             const char *sums_in, char *sums_out) {                                          \
-        msm::sum_parts<F>(msm::Lines{rows, columns, row_parts_in, column_parts_in},          \
-                          msm::Lines{rows, columns, row_parts, column_parts}, num_windows,   \
-                          sums_in, sums_out, MSM_THREAD);                                    \
+             const char *points, char *sums) {                                               \
+        msm::sum<F>(msm::Lines{rows, columns, row_parts_in, column_parts_in},                \
+                    msm::Lines{rows, columns, row_parts, column_parts}, num_windows, points, \
+                    sums, MSM_THREAD);                                                       \
     }
 
 // Grid: two blocks a window, of its rows and of its columns.

@@ -22,59 +22,61 @@ struct Lines {
     TL_HD uint32_t num_points() const { return rows * row_parts + columns * column_parts; }
 };
 
-// The sum of `count` points, `step` apart.
-template <class F>
-static TL_HD Xyzz<F> sum_points(const char *points, uint64_t first, uint32_t count,
-                                uint32_t step) {
-    Xyzz<F> sum = Xyzz<F>::identity();
-    for (uint32_t i = 0; i < count; i++)
-        sum.add(Xyzz<F>::load(point_at<F>(points, first + uint64_t(i) * step)));
-    return sum;
-}
+// The points that one thread adds up, and where the sum belongs.
+struct Part {
+    uint64_t first, place;
+    uint32_t count, step;
+};
 
-// First partial sums. One thread each.
-template <class F>
-static TL_HD void sum_buckets(const Lines &out, uint32_t num_windows, const char *buckets,
-                              char *sums, uint32_t id) {
-    const uint32_t window = id / out.num_points();
-    if (window >= num_windows) return;
-    const uint32_t at = id % out.num_points();
-    uint64_t first = uint64_t(window) * out.rows * out.columns;
-    uint32_t count, step, place;
+// A partial sum of buckets, by its number within the window.
+TL_HD Part part_of_buckets(const Lines &out, uint32_t window, uint32_t at) {
+    Part part;
+    part.first = uint64_t(window) * out.rows * out.columns;
     if (at < out.num_row_parts()) {
-        count = out.columns / out.row_parts;
-        step = 1;
-        first += uint64_t(at) * count;
-        place = at;
+        part.count = out.columns / out.row_parts;
+        part.step = 1;
+        part.first += uint64_t(at) * part.count;
+        part.place = at;
     } else {
         const uint32_t column = (at - out.num_row_parts()) % out.columns;
-        const uint32_t part = (at - out.num_row_parts()) / out.columns;
-        count = out.rows / out.column_parts;
-        step = out.columns;
-        first += uint64_t(part) * count * step + column;
-        place = out.num_row_parts() + column * out.column_parts + part;
+        const uint32_t number = (at - out.num_row_parts()) / out.columns;
+        part.count = out.rows / out.column_parts;
+        part.step = out.columns;
+        part.first += uint64_t(number) * part.count * part.step + column;
+        part.place = out.num_row_parts() + column * out.column_parts + number;
     }
-    const Xyzz<F> sum = sum_points<F>(buckets, first, count, step);
-    sum.store(point_at<F>(sums, uint64_t(window) * out.num_points() + place));
+    return part;
 }
 
-// Fewer partial sums, from `in` and `sums_in` to `out` and `sums_out`. One thread each.
+// A partial sum of partial sums.
+TL_HD Part part_of_parts(const Lines &in, const Lines &out, uint32_t window, uint32_t at) {
+    Part part;
+    part.first = uint64_t(window) * in.num_points();
+    part.step = 1;
+    part.place = at;
+    if (at < out.num_row_parts()) {
+        part.count = in.row_parts / out.row_parts;
+        part.first += uint64_t(at) * part.count;
+    } else {
+        part.count = in.column_parts / out.column_parts;
+        part.first += in.num_row_parts() + uint64_t(at - out.num_row_parts()) * part.count;
+    }
+    return part;
+}
+
+// Partial sums, of buckets if `in` has no parts, else of partial sums. One thread each.
 template <class F>
-static TL_HD void sum_parts(const Lines &in, const Lines &out, uint32_t num_windows,
-                            const char *sums_in, char *sums_out, uint32_t id) {
+static TL_HD void sum(const Lines &in, const Lines &out, uint32_t num_windows, const char *points,
+                      char *sums, uint32_t id) {
     const uint32_t window = id / out.num_points();
     if (window >= num_windows) return;
     const uint32_t at = id % out.num_points();
-    uint64_t first = uint64_t(window) * in.num_points();
-    uint32_t count;
-    if (at < out.num_row_parts()) {
-        count = in.row_parts / out.row_parts;
-        first += uint64_t(at) * count;
-    } else {
-        count = in.column_parts / out.column_parts;
-        first += in.num_row_parts() + uint64_t(at - out.num_row_parts()) * count;
-    }
-    sum_points<F>(sums_in, first, count, 1).store(point_at<F>(sums_out, id));
+    const Part part = in.row_parts == 0 ? part_of_buckets(out, window, at)
+                                        : part_of_parts(in, out, window, at);
+    Xyzz<F> sum = Xyzz<F>::identity();
+    for (uint32_t i = 0; i < part.count; i++)
+        sum.add(Xyzz<F>::load(point_at<F>(points, part.first + uint64_t(i) * part.step)));
+    sum.store(point_at<F>(sums, uint64_t(window) * out.num_points() + part.place));
 }
 
 // sum (i + 1) X_i over the columns of a window, or sum i X_i over its rows, by one block: T

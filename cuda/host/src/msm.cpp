@@ -125,25 +125,6 @@ void make_plan(const Shape &shape, uint32_t at_once, const char *scalars, uint32
     }
 }
 
-template <class F>
-void accumulate(const msm::Plan &plan, const msm::Runs &runs, const msm::Bases &bases,
-                const msm::Sums &sums, uint32_t max_runs, uint32_t thread) {
-    if (bases.indices != nullptr)
-        msm::accumulate<F, true>(plan, runs, bases, sums, max_runs, thread);
-    else
-        msm::accumulate<F, false>(plan, runs, bases, sums, max_runs, thread);
-}
-
-template <class F>
-void accumulate_batched(const msm::Plan &plan, const msm::Runs &runs, const msm::Bases &bases,
-                        const msm::Sums &sums, uint32_t max_runs, const msm::Scratch<F> &scratch) {
-    const uint32_t thread = scratch.thread;
-    if (bases.indices != nullptr)
-        msm::accumulate_batched<F, true>(plan, runs, bases, sums, max_runs, scratch, thread);
-    else
-        msm::accumulate_batched<F, false>(plan, runs, bases, sums, max_runs, scratch, thread);
-}
-
 // `batched` takes a padded plan.
 template <class F>
 void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resident, bool batched,
@@ -172,10 +153,10 @@ void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resid
     phase(max_runs + 3, [&](uint32_t t) {
         if (batched) {
             char *bytes = reinterpret_cast<char *>(scratch.data());
-            accumulate_batched<F>(plan, runs, bases, sums, max_runs,
-                                  msm::Scratch<F>{bytes, max_runs, t});
+            msm::accumulate_batched<F>(plan, runs, bases, sums, max_runs,
+                                       msm::Scratch<F>{bytes, max_runs, t}, t);
         } else {
-            accumulate<F>(plan, runs, bases, sums, max_runs, t);
+            msm::accumulate<F>(plan, runs, bases, sums, max_runs, t);
         }
     });
     for (const msm::Level &level : levels)
@@ -188,8 +169,9 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
     using Weigh = msm::Weigh<F, THREADS>;
     std::vector<Xyzz<F>> sums(num_windows * lines.num_points());
     phase(uint32_t(sums.size()) + 3, [&](uint32_t t) {
-        msm::sum_buckets<F>(lines, num_windows, accumulator,
-                            reinterpret_cast<char *>(sums.data()), t);
+        const msm::Lines none{lines.rows, lines.columns, 0, 0};
+        msm::sum<F>(none, lines, num_windows, accumulator, reinterpret_cast<char *>(sums.data()),
+                    t);
     });
     while (lines.row_parts > 1 || lines.column_parts > 1) {
         msm::Lines out = lines;
@@ -197,9 +179,8 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
         out.column_parts = lines.column_parts > 4 ? lines.column_parts / 4 : 1;
         std::vector<Xyzz<F>> fewer(num_windows * out.num_points());
         phase(uint32_t(fewer.size()) + 3, [&](uint32_t t) {
-            msm::sum_parts<F>(lines, out, num_windows,
-                              reinterpret_cast<const char *>(sums.data()),
-                              reinterpret_cast<char *>(fewer.data()), t);
+            msm::sum<F>(lines, out, num_windows, reinterpret_cast<const char *>(sums.data()),
+                        reinterpret_cast<char *>(fewer.data()), t);
         });
         sums = fewer;
         lines = out;

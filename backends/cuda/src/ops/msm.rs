@@ -12,12 +12,10 @@ use crate::tables::Table;
 /// The kernels of a group, and what they were compiled for.
 struct Kernels {
     accumulate: &'static str,
-    accumulate_indexed: &'static str,
-    /// In batches, by padded plans: as they are, and indexed.
-    batched: [&'static str; 2],
+    /// In batches, by padded plans.
+    accumulate_batched: &'static str,
     fold: &'static str,
-    sum_buckets: &'static str,
-    sum_parts: &'static str,
+    sum: &'static str,
     weigh: &'static str,
     finish: &'static str,
     /// Blocks that one multiprocessor keeps at least, by the kernels' launch bounds.
@@ -30,11 +28,9 @@ const fn kernels(group: Group) -> Kernels {
     match group {
         Group::G1 => Kernels {
             accumulate: "msm_accumulate_g1",
-            accumulate_indexed: "msm_accumulate_indexed_g1",
-            batched: ["msm_accumulate_batched_g1", "msm_accumulate_batched_indexed_g1"],
+            accumulate_batched: "msm_accumulate_batched_g1",
             fold: "msm_fold_g1",
-            sum_buckets: "msm_sum_buckets_g1",
-            sum_parts: "msm_sum_parts_g1",
+            sum: "msm_sum_g1",
             weigh: "msm_weigh_g1",
             finish: "msm_finish_g1",
             blocks_per_sm: 3,
@@ -42,11 +38,9 @@ const fn kernels(group: Group) -> Kernels {
         },
         Group::G2 => Kernels {
             accumulate: "msm_accumulate_g2",
-            accumulate_indexed: "msm_accumulate_indexed_g2",
-            batched: ["msm_accumulate_batched_g2", "msm_accumulate_batched_indexed_g2"],
+            accumulate_batched: "msm_accumulate_batched_g2",
             fold: "msm_fold_g2",
-            sum_buckets: "msm_sum_buckets_g2",
-            sum_parts: "msm_sum_parts_g2",
+            sum: "msm_sum_g2",
             weigh: "msm_weigh_g2",
             finish: "msm_finish_g2",
             blocks_per_sm: 2,
@@ -94,8 +88,8 @@ const fn threads_of_wave(card: &Card, group: Group) -> u64 {
 
 /// How accumulation is cut into runs, whose heads are folded level by level.
 struct Heads {
-    /// `Kernels::batched`, if it goes in batches.
-    batched: Option<[&'static str; 2]>,
+    /// Whether it goes in batches.
+    is_batched: bool,
     /// Each level's number of runs, the first's before it is folded, down to one.
     levels: Vec<u64>,
 }
@@ -105,15 +99,15 @@ impl Heads {
     fn new(card: &Card, group: Group, shape: &Shape, len: u64) -> Self {
         let windows = u64::from(shape.num_windows);
         let entries = windows.saturating_mul(shape.window_entries(len));
-        let batched = shape.is_padded().then(|| kernels(group).batched);
-        let waves = Self::waves(batched.is_some());
+        let is_batched = shape.is_padded();
+        let waves = Self::waves(is_batched);
         // A run more in each window for the rest.
         let runs = (waves * threads_of_wave(card, group)).min(entries.div_ceil(MIN_RUN_LEN));
         let mut levels = vec![runs + windows];
         while let Some(&last) = levels.last().filter(|last| **last > 1) {
             levels.push(last.div_ceil(Self::fold_len(levels.len() - 1).into()));
         }
-        Self { batched, levels }
+        Self { is_batched, levels }
     }
 
     const fn waves(is_batched: bool) -> u64 {
@@ -135,7 +129,7 @@ impl Heads {
             (u64::from(shape.num_windows) + 2) * INDEX_BYTES,
             self.total() * INDEX_BYTES,
             self.total() * xyzz_bytes(group),
-            if self.batched.is_some() { self.levels[0] * SCRATCH_BYTES } else { 0 },
+            if self.is_batched { self.levels[0] * SCRATCH_BYTES } else { 0 },
         ];
         parts.map(|bytes| bytes.next_multiple_of(ARENA_ALIGN_BYTES))
     }
@@ -266,13 +260,9 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         Arg::U32(word("scalars", op.len())?),
         Arg::U64(shape.stride),
     ];
-    let [plain, indexed] =
-        heads.batched.unwrap_or([kernels.accumulate, kernels.accumulate_indexed]);
-    let (kernel, indices) = match indices {
-        Some(indices) => (indexed, pointer(indices)?),
-        None => (plain, Arg::Pointer(0)),
-    };
-    let is_batched = heads.batched.is_some();
+    let indices = indices.map_or(Ok(Arg::Pointer(0)), pointer)?;
+    let is_batched = heads.is_batched;
+    let kernel = if is_batched { kernels.accumulate_batched } else { kernels.accumulate };
 
     let threads = word("threads", threads_of_wave(launcher.info(), group))?;
     let waves = Arg::U32(Heads::waves(is_batched) as u32);
@@ -328,14 +318,19 @@ pub(crate) fn reduce(launcher: &mut Launcher<'_>, op: &MsmReduce) -> Result<()> 
     let mut last: Option<Lines> = None;
     for lines in &levels {
         let points_out = Arg::Pointer(scratch);
-        let (kernel, parts) = match &last {
-            None => (kernels.sum_buckets, [&[][..], &lines.parts()].concat()),
-            Some(last) => (kernels.sum_parts, [last.parts(), lines.parts()].concat()),
-        };
-        let args = [&[num_windows][..], &lines.args(), &parts, &[points_in, points_out]].concat();
+        // Without parts, what comes in are buckets.
+        let parts_in = last.map_or([Arg::U32(0); 2], |last| last.parts());
+        let args = [
+            &[num_windows][..],
+            &lines.args(),
+            &parts_in,
+            &lines.parts(),
+            &[points_in, points_out],
+        ]
+        .concat();
         let sums = windows * lines.num_points();
         let grid = [blocks("sums of buckets", sums, THREADS)?, 1, 1];
-        launcher.launch(kernel, grid, THREADS, 0, &args)?;
+        launcher.launch(kernels.sum, grid, THREADS, 0, &args)?;
         scratch += sums * xyzz_bytes(group);
         points_in = points_out;
         last = Some(*lines);
