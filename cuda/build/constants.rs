@@ -39,6 +39,7 @@ fn params(out: &mut String, field: &Field) {
     let one = field.one_montgomery();
     let arrays = [
         ("modulus", "MODULUS", field.modulus.to_vec()),
+        ("negative", "NEGATIVE", negative(field)),
         ("one", "ONE", one),
         ("r_squared", "R_SQUARED", field.r_squared()),
         // Of Fr it is -1: were the compiler to know, it would break up wide products to negate.
@@ -56,6 +57,13 @@ fn params(out: &mut String, field: &Field) {
         accessor(out, what, &format!("{upper}_{suffix}"));
     }
     out.push_str("};\n\n");
+}
+
+/// 2^(32 limbs) less the modulus, which is odd.
+fn negative(field: &Field) -> Vec<u32> {
+    let mut limbs: Vec<u32> = field.modulus.iter().map(|limb| !limb).collect();
+    limbs[0] += 1;
+    limbs
 }
 
 /// The curves' constants in Montgomery form.

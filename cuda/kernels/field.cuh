@@ -177,9 +177,6 @@ struct alignas(16) Mont {
         return r_squared * *this;
     }
 
-  private:
-    static TL_HD const char *bytes(const void *at) { return static_cast<const char *>(at); }
-
     // Limbs below twice the modulus to limbs below it.
     TL_HD Mont subtract_if_not_below() const {
         Mont less;
@@ -192,6 +189,9 @@ struct alignas(16) Mont {
         for (int i = 0; i < N; i++) less.l[i] = below ? l[i] : less.l[i];
         return less;
     }
+
+  private:
+    static TL_HD const char *bytes(const void *at) { return static_cast<const char *>(at); }
 
     // low + high 2^32 = *this b.
     TL_HD void first_row(uint32_t (&low)[N], uint32_t (&high)[N], uint32_t b) const {

@@ -5,7 +5,8 @@ using namespace ntt;
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
     ntt_pass(char *data, const char *tables, uint32_t lg, uint32_t bits, uint32_t at,
-             uint32_t cols, uint32_t weight, uint32_t flags, Fr scale, Fr w8, Fr w4, Fr w83) {
+             uint32_t cols, uint32_t weight, uint32_t flags, Fr scale, Fr w8, Fr w8_quotient, Fr w4,
+             Fr w4_quotient, Fr w83, Fr w83_quotient) {
     extern __shared__ __align__(16) char shared[];
     const Pass pass{data, tables, lg, bits, at, cols, weight, flags};
     const uint32_t tile = blockIdx.x, thread = threadIdx.x;
@@ -21,12 +22,18 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
     const uint32_t steps = pass.steps();
 #pragma unroll 1
     for (uint32_t round = 0; round <= steps; round++) {
-        if (round != 0) transform(v, pass.levels(round - 1), w8, w4, w83);
-        const uint32_t factors = pass.factor_count(round);
+        if (round != 0)
+            transform(v, pass.levels(round - 1), Known{w8, w8_quotient}, Known{w4, w4_quotient},
+                      Known{w83, w83_quotient});
+        if (round == 0 || round == steps) {
+            const bool load = round == 0;
+            const uint32_t factors = pass.factor_count(load);
 #pragma unroll 1
-        for (uint32_t f = 0; f < factors; f++)
-            pass.scale(pass.factor(shared, round, f, thread), round, thread, v);
-        if (round == 0 || round == steps) continue;
+            for (uint32_t f = 0; f < factors; f++)
+                pass.scale(pass.factor(shared, load, f, thread), load, thread, v);
+            continue;
+        }
+        pass.twiddle(round - 1, thread, v);
         pass.write(shared, round - 1, thread, v);
         __syncthreads();
         pass.read(shared, round, thread, v);
@@ -46,9 +53,14 @@ extern "C" __global__ void __launch_bounds__(1)
     tiny(Pass{data, tables, lg, lg, 0, 0, 0, flags}, scale);
 }
 
-extern "C" __global__ void __launch_bounds__(MAX_THREADS) ntt_reverse(char *data, uint32_t lg) {
-    const uint32_t i = blockIdx.x * MAX_THREADS + threadIdx.x;
-    if (i >> lg == 0) reverse(data, lg, i);
+extern "C" __global__ void __launch_bounds__(Reversal::THREADS)
+    ntt_reverse(char *data, uint32_t lg) {
+    __shared__ __align__(16) char shared[Reversal::SHARED_BYTES];
+    const Reversal reversal{data, lg, blockIdx.x};
+    if (reversal.idle()) return;
+    reversal.read(shared, threadIdx.x);
+    __syncthreads();
+    reversal.write(shared, threadIdx.x);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS) ntt_tables(char *tables) {

@@ -15,7 +15,7 @@
 // the same code thread by thread.
 #pragma once
 
-#include "field.cuh"
+#include "known.cuh"
 
 namespace ntt {
 
@@ -25,12 +25,14 @@ constexpr uint32_t LG_TILE = 11;
 constexpr uint32_t MAX_BITS = 9;
 constexpr uint32_t MAX_THREADS = (1u << LG_TILE) / 8;
 
-// Tables, in elements: powers of w_(2^k) for each k up to LG_TILE, from place 2^k - 1 on; the
-// first powers of w_(2^MAX_LG); powers of the coset's generator, then of its inverse, to the
-// 2^weight, for each weight; all powers of w_(2^LG_HIGH).
+// Tables, in elements: powers of w_(2^k) for each k up to LG_TILE, from place 2^k - 1 on; the same
+// up to MAX_BITS with their quotients, two elements each; the first powers of w_(2^MAX_LG); powers
+// of the coset's generator, then of its inverse, to the 2^weight, for each weight; all powers of
+// w_(2^LG_HIGH).
 constexpr uint32_t LG_LOW = 10;
 constexpr uint32_t LG_HIGH = MAX_LG - LG_LOW;
-constexpr uint32_t LOW_AT = 2u << LG_TILE;
+constexpr uint32_t KNOWN_AT = 2u << LG_TILE;
+constexpr uint32_t LOW_AT = KNOWN_AT + 2 * (2u << MAX_BITS);
 constexpr uint32_t COSET_AT = LOW_AT + (1u << LG_LOW);
 constexpr uint32_t HIGH_AT = COSET_AT + (2 * MAX_LG << MAX_BITS);
 constexpr uint32_t TABLES_LEN = HIGH_AT + (1u << LG_HIGH);
@@ -50,6 +52,8 @@ enum Flags : uint32_t {
     // Powers of the coset's generator on the other side.
     COSET_AT_LOAD = 128,
     COSET_AT_STORE = 256,
+    // With the factors comes the coset's power for the bits above the digit, too.
+    FACTORS_WITH_COSET_ABOVE = 512,
 };
 
 TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
@@ -148,7 +152,7 @@ struct Pass {
     }
 
     TL_HD const char *table(uint32_t at) const { return tables + 32 * size_t(at); }
-    TL_HD const char *coset() const {
+    TL_HD const char *coset(uint32_t weight) const {
         const uint32_t number = has(INVERSE) ? MAX_LG + weight : weight;
         return table(COSET_AT + (number << MAX_BITS));
     }
@@ -160,7 +164,8 @@ struct Pass {
     // Before all else: the factors of the digit's places, into shared memory.
     TL_HD void prepare(char *shared, uint32_t tile, uint32_t thread, const Fr &scale) const {
         if (!has(FACTORS_AT_LOAD | FACTORS_AT_STORE)) return;
-        const uint32_t common = common_multiplier(tile) << (MAX_LG - bits - above());
+        const uint32_t multiplier = common_multiplier(tile);
+        const uint32_t common = multiplier << (MAX_LG - bits - above());
         for (uint32_t x = thread; x < 1u << bits; x += threads()) {
             uint32_t exponent = x * common;
             if (has(INVERSE)) exponent = 0 - exponent;
@@ -170,14 +175,17 @@ struct Pass {
 #ifdef __CUDA_ARCH__
 #pragma unroll 1
 #endif
-            for (int i = 0; i < 3; i++) {
+            for (int i = 0; i < 4; i++) {
                 Fr other = scale;
                 if (i == 0) {
                     if (low == 0) continue;
                     other = Fr::load_read_only(table(LOW_AT + low));
                 } else if (i == 1) {
                     if (!has(FACTORS_WITH_COSET)) continue;
-                    other = Fr::load_read_only(coset() + 32 * x);
+                    other = Fr::load_read_only(coset(weight) + 32 * x);
+                } else if (i == 2) {
+                    if (!has(FACTORS_WITH_COSET_ABOVE)) continue;
+                    other = Fr::load_read_only(coset(0) + 32 * multiplier);
                 } else if (!has(FACTORS_WITH_SCALE)) {
                     continue;
                 }
@@ -187,40 +195,42 @@ struct Pass {
         }
     }
 
-    // The factors of a round: round 0 is between loading and the first step, round s comes behind
-    // step s - 1. How many there are, and number f of them.
-    TL_HD uint32_t factor_count(uint32_t round) const {
-        if (round != 0 && round != steps()) return 1;
-        const uint32_t between = round == 0 ? FACTORS_AT_LOAD : FACTORS_AT_STORE;
-        const uint32_t power = round == 0 ? COSET_AT_LOAD : COSET_AT_STORE;
+    // The factors at loading or at storing: how many there are, and number f of them.
+    TL_HD uint32_t factor_count(bool load) const {
+        const uint32_t between = load ? FACTORS_AT_LOAD : FACTORS_AT_STORE;
+        const uint32_t power = load ? COSET_AT_LOAD : COSET_AT_STORE;
         // Columns with a multiplier of their own have a second factor.
         if (has(between)) return contiguous() && cols != 0 ? 2 : 1;
         return has(power) ? 1 : 0;
     }
-    TL_HD Factors factor(char *shared, uint32_t round, uint32_t f, uint32_t thread) const {
-        const bool load = round == 0;
-        if (!load && round != steps()) {
-            const uint32_t low = low_bit(round - 1);
-            return roots(low + 3, row(thread) & ((1u << low) - 1));
-        }
+    TL_HD Factors factor(char *shared, bool load, uint32_t f, uint32_t thread) const {
         if (f == 1) return roots(bits + cols, reverse_bits(column(thread), cols));
         if (has(load ? FACTORS_AT_LOAD : FACTORS_AT_STORE))
             return Factors{factors(shared), 1, ~0u};
-        return Factors{coset(), 1, ~0u};
+        return Factors{coset(weight), 1, ~0u};
+    }
+
+    // Between two steps, elements number i of the outputs take the power of a root that the bits
+    // not yet transformed and i make.
+    TL_HD void twiddle(uint32_t step, uint32_t thread, Fr (&v)[8]) const {
+        const uint32_t low = low_bit(step);
+        const uint32_t mask = (8u << low) - 1;
+        uint32_t mult = row(thread) & ((1u << low) - 1);
+        if (has(INVERSE)) mult = 0 - mult;
+        const char *powers = table(KNOWN_AT + 2 * mask);
+        TL_UNROLL
+        for (uint32_t i = 1; i < 8; i++)
+            v[i] = v[i] * Known::load(powers + 64 * (reverse3(i) * mult & mask));
     }
 
     // Multiplies a thread's elements by one factor each.
-    TL_HD void scale(const Factors &factors, uint32_t round, uint32_t thread, Fr (&v)[8]) const {
-        const bool load = round == 0;
-        const bool within = !load && round != steps();
-        // Within a tile the exponents count the step's outputs, else the digit's values.
-        const uint32_t shift = within ? 0 : bits - 3;
-        const uint32_t first =
-            within ? 0 : (load ? row(thread) : reverse_bits(row(thread), bits - 3));
+    TL_HD void scale(const Factors &factors, bool load, uint32_t thread, Fr (&v)[8]) const {
+        // All are one.
+        if (factors.mult == 0) return;
+        const uint32_t first = load ? row(thread) : reverse_bits(row(thread), bits - 3);
         TL_UNROLL
         for (uint32_t i = 0; i < 8; i++) {
-            if (i == 0 && within) continue;
-            const uint32_t x = first + ((load ? i : reverse3(i)) << shift);
+            const uint32_t x = first + ((load ? i : reverse3(i)) << (bits - 3));
             v[i] = v[i] * factors.at(x);
         }
     }
@@ -285,7 +295,8 @@ TL_HD void butterfly(Fr &a, Fr &b) {
 }
 
 // Levels of 8 elements, bits `levels` - 1 down to 0 of their number.
-TL_HD void transform(Fr (&v)[8], uint32_t levels, const Fr &w8, const Fr &w4, const Fr &w83) {
+TL_HD void transform(Fr (&v)[8], uint32_t levels, const Known &w8, const Known &w4,
+                     const Known &w83) {
     if (levels >= 3) {
         TL_UNROLL
         for (int i = 0; i < 4; i++) butterfly(v[i], v[i + 4]);
@@ -312,13 +323,13 @@ TL_HD void tiny(const Pass &pass, const Fr &scale) {
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t place = pass.has(LOAD_REVERSED) ? reverse_bits(i, pass.lg) : i;
         in[i] = Fr::load(pass.data + 32 * place);
-        if (pass.has(COSET_AT_LOAD)) in[i] = in[i] * Fr::load(pass.coset() + 32 * i);
+        if (pass.has(COSET_AT_LOAD)) in[i] = in[i] * Fr::load(pass.coset(0) + 32 * i);
     }
     for (uint32_t k = 0; k < n; k++) {
         out[k] = Fr::zero();
         const Factors roots = pass.roots(pass.lg, k);
         for (uint32_t i = 0; i < n; i++) out[k] = out[k] + in[i] * roots.at(i);
-        if (pass.has(COSET_AT_STORE)) out[k] = out[k] * Fr::load(pass.coset() + 32 * k);
+        if (pass.has(COSET_AT_STORE)) out[k] = out[k] * Fr::load(pass.coset(0) + 32 * k);
         if (pass.has(FACTORS_WITH_SCALE)) out[k] = out[k] * scale;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -327,15 +338,49 @@ TL_HD void tiny(const Pass &pass, const Fr &scale) {
     }
 }
 
-// Exchanges elements whose numbers are each other's reversed.
-TL_HD void reverse(char *data, uint32_t lg, uint32_t i) {
-    const uint32_t other = reverse_bits(i, lg);
-    if (i >= other) return;
-    char *a = data + 32 * size_t(i), *b = data + 32 * size_t(other);
-    const Fr first = Fr::load(a), second = Fr::load(b);
-    second.store(a);
-    first.store(b);
-}
+// Bit reversal in place. Elements whose numbers have the same middle bits, square tiles by their
+// four top and four low bits, change places with those of the reversed middle: one block both.
+struct Reversal {
+    static constexpr uint32_t BITS = 4;
+    static constexpr uint32_t THREADS = 1u << 2 * BITS;
+    static constexpr uint32_t SHARED_BYTES = 2 * 32 * THREADS;
+
+    char *data;
+    uint32_t lg, tile;
+
+    TL_HD uint32_t other() const { return reverse_bits(tile, lg - 2 * BITS); }
+    // The other tile's block does it.
+    TL_HD bool idle() const { return tile > other(); }
+
+    TL_HD char *element(uint32_t middle, uint32_t place) const {
+        const size_t high = place >> BITS, low = place & ((1u << BITS) - 1);
+        return data + 32 * (high << (lg - BITS) | size_t(middle) << BITS | low);
+    }
+    // Cells of neighbours and those of a row's reversed places are in banks of their own.
+    static TL_HD char *cell(char *shared, uint32_t half, uint32_t place) {
+        return shared + 32 * THREADS * half + 16 * (place ^ (place >> 5 & 7));
+    }
+    static TL_HD void put(char *shared, uint32_t half, uint32_t place, const Fr &value) {
+        store_quad(cell(shared, half, place), value.quad(0));
+        store_quad(cell(shared, half, place) + 16 * THREADS, value.quad(1));
+    }
+    static TL_HD Fr get(char *shared, uint32_t half, uint32_t place) {
+        Fr out;
+        out.set_quad(0, load_quad(cell(shared, half, place)));
+        out.set_quad(1, load_quad(cell(shared, half, place) + 16 * THREADS));
+        return out;
+    }
+
+    TL_HD void read(char *shared, uint32_t thread) const {
+        put(shared, 0, thread, Fr::load(element(tile, thread)));
+        put(shared, 1, thread, Fr::load(element(other(), thread)));
+    }
+    TL_HD void write(char *shared, uint32_t thread) const {
+        const uint32_t from = reverse_bits(thread, 2 * BITS);
+        get(shared, 0, from).store(element(other(), thread));
+        get(shared, 1, from).store(element(tile, thread));
+    }
+};
 
 TL_HD Fr constant(const uint32_t *limbs) {
     Fr out;
@@ -344,11 +389,11 @@ TL_HD Fr constant(const uint32_t *limbs) {
     return out;
 }
 
-// The content of place i of the tables.
-TL_HD Fr table_entry(uint32_t i) {
+// The content of place i of the tables, but for the quotients' part.
+TL_HD Fr power_entry(uint32_t i) {
     uint64_t exponent;
     Fr base;
-    if (i < LOW_AT) {
+    if (i < KNOWN_AT) {
         uint32_t lg = 0;
         while ((2u << lg) - 1 <= i) lg++;
         exponent = i - ((1u << lg) - 1);
@@ -373,6 +418,15 @@ TL_HD Fr table_entry(uint32_t i) {
         base = base * base;
     }
     return out;
+}
+
+// The content of place i of the tables.
+TL_HD Fr table_entry(uint32_t i) {
+    const bool has_quotient = i >= KNOWN_AT && i < LOW_AT;
+    const Fr power = power_entry(has_quotient ? (i - KNOWN_AT) / 2 : i);
+    if (!has_quotient) return power;
+    const Known known = Known::from_montgomery(power);
+    return i % 2 == 0 ? known.value : known.quotient;
 }
 
 } // namespace ntt

@@ -14,11 +14,16 @@ const LG_SMALL_TILE: u32 = 10;
 const MAX_BITS: u32 = 9;
 const LG_PER_THREAD: u32 = 3;
 const LG_LOW: u32 = 10;
-const REVERSE_THREADS: u32 = 256;
+const TABLES_THREADS: u32 = 256;
+/// Bits of a tile of the reversal, one element a thread.
+const LG_REVERSAL: u32 = 8;
 
 /// Elements of the tables, `TABLES_LEN` of `ntt.cuh`.
-const TABLES_LEN: u32 =
-    (2 << LG_TILE) + (1 << LG_LOW) + (2 * MAX_LG << MAX_BITS) + (1 << (MAX_LG - LG_LOW));
+const TABLES_LEN: u32 = (2 << LG_TILE)
+    + (4 << MAX_BITS)
+    + (1 << LG_LOW)
+    + (2 * MAX_LG << MAX_BITS)
+    + (1 << (MAX_LG - LG_LOW));
 
 /// Bytes of the tables, which [`fill_tables`] writes once for all transforms.
 pub const TABLES_BYTES: u64 = 32 * TABLES_LEN as u64;
@@ -32,6 +37,7 @@ const FACTORS_WITH_COSET: u32 = 32;
 const FACTORS_WITH_SCALE: u32 = 64;
 const COSET_AT_LOAD: u32 = 128;
 const COSET_AT_STORE: u32 = 256;
+const FACTORS_WITH_COSET_ABOVE: u32 = 512;
 
 /// Which transform of 2^`lg` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +78,8 @@ pub struct Launch {
 pub fn fill_tables() -> Launch {
     Launch {
         kernel: "ntt_tables",
-        blocks: TABLES_LEN.div_ceil(REVERSE_THREADS),
-        threads: REVERSE_THREADS,
+        blocks: TABLES_LEN.div_ceil(TABLES_THREADS),
+        threads: TABLES_THREADS,
         shared_bytes: 0,
         reads_tables: false,
         words: Vec::new(),
@@ -86,15 +92,27 @@ pub fn fill_tables() -> Launch {
 pub fn plan(transform: Transform, shared_bytes_per_block: u32) -> Option<Vec<Launch>> {
     let largest = (32 << LG_TILE) + (32 << MAX_BITS);
     let lg_tile = if shared_bytes_per_block < largest { LG_SMALL_TILE } else { LG_TILE };
-    match transform.lg {
+    plan_by_digits(transform, lg_tile, MAX_BITS)
+}
+
+/// [`plan`] with tiles of at most 2^`lg_tile` elements and digits of at most `max_bits` bits.
+/// `None` where there are no such.
+pub fn plan_by_digits(transform: Transform, lg_tile: u32, max_bits: u32) -> Option<Vec<Launch>> {
+    let lg = transform.lg;
+    if !(LG_PER_THREAD..=MAX_BITS).contains(&max_bits) || !(max_bits..=LG_TILE).contains(&lg_tile) {
+        return None;
+    }
+    let digits = lg.div_ceil(max_bits).max(1);
+    match lg {
         // One element: every factor is one.
         0 => Some(Vec::new()),
         1 | 2 => Some(vec![tiny(transform)]),
-        3..=MAX_BITS => Some(vec![single(transform)]),
-        10..=MAX_LG => {
-            let mut launches = passes(transform, lg_tile);
+        _ if digits == 1 => Some(vec![single(transform)]),
+        // No digit may be short of what a thread has, nor the domain of what reversal takes.
+        ..=MAX_LG if lg / digits >= LG_PER_THREAD && lg >= LG_REVERSAL => {
+            let mut launches = passes(transform, lg_tile, digits);
             if transform.natural_input == transform.natural_output {
-                launches.push(reverse(transform.lg));
+                launches.push(reverse(lg));
             }
             Some(launches)
         }
@@ -153,9 +171,8 @@ fn single(transform: Transform) -> Launch {
 }
 
 /// The passes from natural to bit-reversed order or the other way.
-fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
+fn passes(transform: Transform, lg_tile: u32, count: u32) -> Vec<Launch> {
     let Transform { lg, inverse, coset, natural_input, .. } = transform;
-    let count = lg.div_ceil(MAX_BITS);
     let mut launches = Vec::new();
     let mut done = 0;
     for number in 0..count {
@@ -177,7 +194,15 @@ fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
             needed = true;
             flags |= FACTORS_WITH_COSET;
         } else if coset {
-            flags |= if inverse { COSET_AT_STORE } else { COSET_AT_LOAD };
+            // The first or last digit's ride on the factors of the next pass or the one before:
+            // there they are what all of a tile have in common, unless its columns differ.
+            let (own, taken) = if inverse { (0, 1) } else { (count - 1, count - 2) };
+            if count < 3 || number != own {
+                flags |= if inverse { COSET_AT_STORE } else { COSET_AT_LOAD };
+            }
+            if count >= 3 && number == taken {
+                flags |= FACTORS_WITH_COSET_ABOVE;
+            }
         }
         // So does the scale, once.
         let first_between = if natural_input { 1 } else { 0 };
@@ -196,8 +221,8 @@ fn passes(transform: Transform, lg_tile: u32) -> Vec<Launch> {
 fn reverse(lg: u32) -> Launch {
     Launch {
         kernel: "ntt_reverse",
-        blocks: (1u32 << lg).div_ceil(REVERSE_THREADS),
-        threads: REVERSE_THREADS,
+        blocks: 1 << (lg - LG_REVERSAL),
+        threads: 1 << LG_REVERSAL,
         shared_bytes: 0,
         reads_tables: false,
         words: vec![lg],
@@ -217,8 +242,8 @@ fn scale(transform: Transform) -> [u32; 8] {
 
 /// Constants in Montgomery form.
 struct Constants {
-    /// The root of order 8, its square and its cube; the same of its inverse.
-    small_roots: [[[u32; 8]; 3]; 2],
+    /// The root of order 8, its square and its cube, each with its quotient; the same of its inverse.
+    small_roots: [[[u32; 8]; 6]; 2],
     /// 1 / 2^lg.
     inverses_of_len: Vec<[u32; 8]>,
 }
@@ -226,17 +251,40 @@ struct Constants {
 fn constants() -> &'static Constants {
     static CONSTANTS: OnceLock<Constants> = OnceLock::new();
     CONSTANTS.get_or_init(|| {
-        let montgomery = |value: &[u32]| {
+        let limbs = |value: &[u32]| {
             let mut limbs = [0; 8];
-            limbs.copy_from_slice(&FR.to_montgomery(value));
+            limbs.copy_from_slice(value);
             limbs
         };
+        let montgomery = |value: &[u32]| limbs(&FR.to_montgomery(value));
         let root = FR.root_of_unity(3).unwrap_or_else(|| FR.small(1));
         let small_roots = [root.clone(), FR.invert(&root)].map(|root| {
             let square = FR.mul(&root, &root);
-            [montgomery(&root), montgomery(&square), montgomery(&FR.mul(&square, &root))]
+            let [a, b, c] = [root.clone(), square.clone(), FR.mul(&square, &root)]
+                .map(|root| [limbs(&root), quotient(montgomery(&root))]);
+            [a[0], a[1], b[0], b[1], c[0], c[1]]
         });
         let inverse = |lg: u32| montgomery(&FR.power_of_two(-(lg as i32)));
         Constants { small_roots, inverses_of_len: (0..=MAX_LG).map(inverse).collect() }
     })
+}
+
+/// floor(w 2^256 / r) of w in Montgomery form, w 2^256 - q r: the q by which Montgomery's reduction
+/// has 2^256 divide it.
+fn quotient(factor: [u32; 8]) -> [u32; 8] {
+    let mut rest = factor;
+    let mut quotient = [0; 8];
+    for limb in &mut quotient {
+        *limb = rest[0].wrapping_mul(FR.reduction_factor(32));
+        let mut sum = 0u64;
+        for j in 0..8 {
+            sum += u64::from(*limb) * u64::from(FR.modulus[j]) + u64::from(rest[j]);
+            if j > 0 {
+                rest[j - 1] = sum as u32;
+            }
+            sum >>= 32;
+        }
+        rest[7] = sum as u32;
+    }
+    quotient
 }

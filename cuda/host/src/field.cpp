@@ -1,9 +1,14 @@
 // Field operations over arrays, by number.
 #include "fp2.cuh"
+#include "invert.cuh"
+#include "known.cuh"
 
 namespace {
 
-enum Operation { ADD, SUB, NEG, MUL, SQR, DBL, FROM_MONTGOMERY, TO_MONTGOMERY, IS_ZERO, EQUAL, BELOW, DOT };
+enum Operation {
+    ADD, SUB, NEG, MUL, SQR, DBL, FROM_MONTGOMERY, TO_MONTGOMERY, IS_ZERO, EQUAL, BELOW, DOT,
+    INVERT, MUL_KNOWN
+};
 
 template <class F>
 F flag(bool value) {
@@ -40,7 +45,19 @@ bool compute(uint32_t operation, const Fp &a, const Fp &b, Fp &out) {
         out = dot(a, b, a + b, -a);
         return true;
     }
+    if (operation == INVERT) {
+        out = invert(a);
+        return true;
+    }
     return compute<FpParams>(operation, a, b, out);
+}
+
+bool compute(uint32_t operation, const Fr &a, const Fr &b, Fr &out) {
+    if (operation == MUL_KNOWN) {
+        out = a * Known::from_montgomery(b);
+        return true;
+    }
+    return compute<FrParams>(operation, a, b, out);
 }
 
 bool compute(uint32_t operation, const Fp2 &a, const Fp2 &b, Fp2 &out) {

@@ -6,3 +6,4 @@ pub mod field;
 pub mod fixed_base;
 pub mod msm;
 pub mod ntt;
+pub mod points;

@@ -21,7 +21,7 @@ struct Block {
     }
 };
 
-void run(const Pass &pass, Block &block, uint32_t tile, const Fr &scale, const Fr (&w)[3]) {
+void run(const Pass &pass, Block &block, uint32_t tile, const Fr &scale, const Known (&w)[3]) {
     char *shared = block.memory();
     using V = Fr(&)[8];
     block.each([&](uint32_t thread, V v) {
@@ -36,9 +36,12 @@ void run(const Pass &pass, Block &block, uint32_t tile, const Fr &scale, const F
         const bool exchange = round != 0 && round != steps;
         block.each([&](uint32_t thread, V v) {
             if (round != 0) transform(v, pass.levels(round - 1), w[0], w[1], w[2]);
-            for (uint32_t f = 0; f < pass.factor_count(round); f++)
-                pass.scale(pass.factor(shared, round, f, thread), round, thread, v);
-            if (exchange) pass.write(shared, round - 1, thread, v);
+            const bool load = round == 0;
+            for (uint32_t f = 0; !exchange && f < pass.factor_count(load); f++)
+                pass.scale(pass.factor(shared, load, f, thread), load, thread, v);
+            if (!exchange) return;
+            pass.twiddle(round - 1, thread, v);
+            pass.write(shared, round - 1, thread, v);
         });
         if (!exchange) continue;
         block.each([&](uint32_t thread, V v) { pass.read(shared, round, thread, v); });
@@ -70,7 +73,8 @@ void twinlock_cuda_ntt_pass(uint32_t blocks, uint32_t threads, uint32_t shared_b
     const Pass pass{data, tables, words[0], words[1], words[2], words[3], words[4], words[5]};
     const char *factor = static_cast<const char *>(factors);
     const Fr scale = Fr::load(factor);
-    const Fr w[3] = {Fr::load(factor + 32), Fr::load(factor + 64), Fr::load(factor + 96)};
+    const Known w[3] = {Known::load(factor + 32), Known::load(factor + 96),
+                        Known::load(factor + 160)};
     for (uint32_t tile = 0; tile < blocks; tile++) {
         // What is not written first shows.
         Block block{std::vector<Quad>(shared_bytes / 16, Quad{{~0u, ~0u, ~0u, ~0u}}),
@@ -85,9 +89,14 @@ void twinlock_cuda_ntt_tiny(char *data, const char *tables, const uint32_t *word
     tiny(pass, Fr::load(factors));
 }
 
-void twinlock_cuda_ntt_reverse(uint32_t blocks, uint32_t threads, char *data,
-                               const uint32_t *words) {
-    for (uint32_t i = 0; i < blocks * threads; i++)
-        if (i >> words[0] == 0) reverse(data, words[0], i);
+void twinlock_cuda_ntt_reverse(uint32_t blocks, char *data, const uint32_t *words) {
+    std::vector<Quad> shared(Reversal::SHARED_BYTES / 16);
+    char *memory = reinterpret_cast<char *>(shared.data());
+    for (uint32_t tile = 0; tile < blocks; tile++) {
+        const Reversal reversal{data, words[0], tile};
+        if (reversal.idle()) continue;
+        for (uint32_t i = 0; i < Reversal::THREADS; i++) reversal.read(memory, i);
+        for (uint32_t i = 0; i < Reversal::THREADS; i++) reversal.write(memory, i);
+    }
 }
 }

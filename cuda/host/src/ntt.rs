@@ -23,7 +23,7 @@ unsafe extern "C" {
         words: *const u32,
         factors: *const c_void,
     );
-    fn twinlock_cuda_ntt_reverse(blocks: u32, threads: u32, data: *mut c_void, words: *const u32);
+    fn twinlock_cuda_ntt_reverse(blocks: u32, data: *mut c_void, words: *const u32);
 }
 
 /// The tables that transforms read.
@@ -83,7 +83,7 @@ pub fn run(launch: Launch<'_>, data: &mut [Fr], tables: &Tables) -> bool {
     // exclude.
     unsafe {
         match (kernel, words.len(), factors.len(), fits) {
-            ("ntt_pass", 6, 4, true) => {
+            ("ntt_pass", 6, 7, true) => {
                 let (words, factors) = (words.as_ptr(), factors.as_ptr().cast());
                 twinlock_cuda_ntt_pass(blocks, threads, shared_bytes, data, tables, words, factors);
             }
@@ -91,7 +91,7 @@ pub fn run(launch: Launch<'_>, data: &mut [Fr], tables: &Tables) -> bool {
                 twinlock_cuda_ntt_tiny(data, tables, words.as_ptr(), factors.as_ptr().cast());
             }
             ("ntt_reverse", 1, 0, true) => {
-                twinlock_cuda_ntt_reverse(blocks, threads, data, words.as_ptr());
+                twinlock_cuda_ntt_reverse(blocks, data, words.as_ptr());
             }
             _ => return false,
         }

@@ -133,6 +133,44 @@ fn fp_sums_of_products() {
     assert_eq!(Fr::compute(Operation::Dot, &Limbs([0; 8]), &Limbs([0; 8])), None);
 }
 
+/// a / a = 1.
+#[test]
+fn fp_inverses() {
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut values = edges::<12>(&FP);
+    values.extend((0..2000).map(|_| random(&FP, &mut rng)));
+    let one: Fp = limbs(&FP.one_montgomery());
+    for a in &values {
+        let inverse = compute(Operation::Invert, a, a);
+        let expected = if a.0 == [0; 12] { *a } else { one };
+        assert_eq!(compute(Operation::Mul, a, &inverse), expected, "{a:x?}, seed {seed}");
+        assert_eq!(compute(Operation::BelowModulus, &inverse, a), one, "{a:x?}, seed {seed}");
+    }
+}
+
+/// Products by factors with a quotient, whose rounding has the least room at the edges.
+#[test]
+fn products_by_known_factors() {
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut values = edges::<8>(&FR);
+    values.extend((0..200).map(|_| random(&FR, &mut rng)));
+    // Factors whose quotients are small, all ones at the top, or next to a multiple.
+    let standard = [1u32, 2, 3, 1 << 31].map(|small| FR.small(small));
+    for value in &standard {
+        values.extend([limbs(&FR.to_montgomery(value)), limbs(&FR.to_montgomery(&FR.neg(value)))]);
+    }
+    for a in &values {
+        for b in &values {
+            let expected = compute(Operation::Mul, a, b);
+            let found = compute(Operation::MulKnown, a, b);
+            assert_eq!(found, expected, "{a:x?}, {b:x?}, seed {seed}");
+        }
+    }
+    assert_eq!(Fp::compute(Operation::MulKnown, &Limbs([0; 12]), &Limbs([0; 12])), None);
+}
+
 /// Chains of operations on random values, as blstrs computes them.
 #[test]
 fn fr_agrees_with_blstrs() {

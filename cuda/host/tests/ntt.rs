@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use twinlock_conformance::oracle::{self, fr_from_bytes, fr_words, ntt_naive, ntt_recursive};
 use twinlock_cuda_host::field::{Fr, Limbs};
 use twinlock_cuda_host::ntt::{Launch, Tables, run};
-use twinlock_cuda_kernels::ntt::{MAX_LG, TABLES_BYTES, Transform, plan};
+use twinlock_cuda_kernels::ntt::{MAX_LG, TABLES_BYTES, Transform, plan, plan_by_digits};
 
 /// The same transform in both worlds, all sixteen.
 fn all(lg: u32) -> Vec<(Transform, oracle::Transform)> {
@@ -30,13 +30,12 @@ const SHARED_BYTES: u32 = 227 << 10;
 const FEW_SHARED_BYTES: u32 = 48 << 10;
 
 fn transformed(
-    transform: Transform,
-    shared_bytes: u32,
+    launches: Vec<twinlock_cuda_kernels::ntt::Launch>,
     values: &[Scalar],
     tables: &Tables,
 ) -> Vec<Scalar> {
     let mut data: Vec<Fr> = values.iter().map(|value| Limbs(fr_words(value))).collect();
-    for launch in plan(transform, shared_bytes).expect("in range") {
+    for launch in launches {
         let factors: Vec<Fr> = launch.factors.iter().copied().map(Limbs).collect();
         let known = run(
             Launch {
@@ -70,7 +69,8 @@ fn every_transform_to_2_12() {
         for (transform, oracle) in all(lg) {
             let expected = if lg <= 6 { ntt_naive } else { ntt_recursive }(&values, oracle);
             for shared_bytes in [SHARED_BYTES, FEW_SHARED_BYTES] {
-                let found = transformed(transform, shared_bytes, &values, &tables);
+                let launches = plan(transform, shared_bytes).expect("in range");
+                let found = transformed(launches, &values, &tables);
                 let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
                 assert_eq!(differs, None, "{transform:?} with {shared_bytes} bytes, seed {seed}");
             }
@@ -78,22 +78,41 @@ fn every_transform_to_2_12() {
     }
 }
 
-/// Two passes of the largest digits, and three, four of digits that are unlike; each order, both
-/// directions and a coset or none, by turns.
+/// Many passes of small digits, as large domains have of large ones.
 #[test]
-fn larger_transforms() {
+fn every_number_of_passes() {
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let tables = Tables::new();
-    for lg in [13, 15, 18, 19] {
+    for lg in 9..=12 {
         let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
-        let some = all(lg).into_iter().filter(|(t, _)| t.natural_input != t.natural_output);
-        for (transform, oracle) in some.filter(|(t, _)| lg < 18 || t.coset == t.inverse) {
-            let found = transformed(transform, SHARED_BYTES, &values, &tables);
+        for (transform, oracle) in all(lg) {
             let expected = ntt_recursive(&values, oracle);
-            let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{transform:?}, seed {seed}");
+            for (lg_tile, max_bits) in [(11, 3), (6, 4), (7, 5), (3, 3)] {
+                let Some(launches) = plan_by_digits(transform, lg_tile, max_bits) else { continue };
+                let count = launches.len();
+                let found = transformed(launches, &values, &tables);
+                let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+                assert_eq!(differs, None, "{transform:?} in {count} launches, seed {seed}");
+            }
         }
+    }
+}
+
+/// Three passes of the largest tiles; each direction and order with a coset.
+#[test]
+fn three_passes() {
+    let seed = rand::random();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let tables = Tables::new();
+    let lg = 19;
+    let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
+    let some = all(lg).into_iter().filter(|(t, _)| t.natural_input != t.natural_output && t.coset);
+    for (transform, oracle) in some {
+        let launches = plan(transform, SHARED_BYTES).expect("in range");
+        let found = transformed(launches, &values, &tables);
+        let differs = found.iter().zip(&ntt_recursive(&values, oracle)).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{transform:?}, seed {seed}");
     }
 }
 
