@@ -6,8 +6,8 @@
 #   scripts/gpu.sh sanitize          there: CUDA kernels at small sizes under compute-sanitizer
 #
 # BACKEND is cuda or wgsl. Logs and results go to $OUT (default .carry/out). What is run can be
-# narrowed: STEPS="conformance device bench prove", CONFORMANCE_LG=14, NTT_LG=16..24, G1_LG=16..22,
-# G2_LG=14..18, PROVE_LG=18, ITERATIONS=20. SANITIZER names compute-sanitizer where it is not in PATH.
+# narrowed: STEPS="device conformance bench prove locks", CONFORMANCE_LG=14, NTT_LG=16..24, G1_LG=16..22,
+# G2_LG=14..18, PROVE_LG=18, LOCKS_LG=20, ITERATIONS=20. SANITIZER names compute-sanitizer where it is not in PATH.
 # For CUDA, gather needs nvcc and builds for TWINLOCK_CUDA_ARCHS (default 90).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,6 +26,9 @@ gather() {
     cargo build --release --locked -p twinlock --bin twinlock \
         --no-default-features --features cli,cuda,wgsl "$@"
     cp target/release/twinlock "$carry/"
+    # Field products a second.
+    cargo build --release --locked -p twinlock-cuda --features kernels --example products
+    cp target/release/examples/products "$carry/"
     test_programs -p twinlock-cuda -p twinlock-wgsl --features twinlock-cuda/kernels |
         while read -r package target program; do
             cp "$program" "$carry/$target-${package#twinlock-}"
@@ -51,7 +54,7 @@ step() {
 }
 
 wanted() {
-    [[ " ${STEPS:-conformance device bench prove} " == *" $1 "* ]]
+    [[ " ${STEPS:-device conformance bench prove locks} " == *" $1 "* ]]
 }
 
 # What a log says of failures, at most so many lines.
@@ -75,6 +78,7 @@ run() {
             failures "$out/conformance-$backend.log" 40
         fi
         if wanted bench; then
+            [ "$backend" != cuda ] || step "bench-cuda-products" "$carry/products"
             step "bench-$backend-ntt" "${bench[@]}" ntt --lg "${NTT_LG:-16..24}"
             step "bench-$backend-g1" "${bench[@]}" msm-g1 --lg "${G1_LG:-16..22}"
             step "bench-$backend-g1-porep" "${bench[@]}" msm-g1 --lg "${G1_LG:-16..22}" --scalars porep
@@ -84,8 +88,12 @@ run() {
             step "prove-$backend" "$carry/twinlock" prove mix --lg "${PROVE_LG:-18}" \
                 --partitions 4 --device "$device" --timeline "$out/timeline-$backend.json"
         fi
+        if wanted locks; then
+            step "locks-$backend" "$carry/twinlock" bench locks --lg "${LOCKS_LG:-20}" \
+                --memory "${LOCKS_MEMORY:-16GiB}" --device "$device"
+        fi
     done
-    for log in "$out"/bench-*.log "$out"/prove-*.log; do
+    for log in "$out"/bench-*.log "$out"/prove-*.log "$out"/locks-*.log; do
         [ -e "$log" ] || continue
         echo "== $(basename "$log" .log)"
         tail -25 "$log" | cut -c1-160

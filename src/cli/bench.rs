@@ -10,6 +10,7 @@ use twinlock::{Result, registry};
 use twinlock_api::{Group, OpenOptions};
 
 use super::Outcome;
+use super::bench_locks::{self, LockArgs};
 use super::output::{print, print_json, table};
 use super::progress::Progress;
 
@@ -46,6 +47,8 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    locks: LockArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -63,6 +66,9 @@ enum What {
     MsmG2,
     /// Proof of mix after synthesis, key on the device
     Prove,
+    /// How long the scheduler's lock is held while partitions of mix are proved, and the same for
+    /// a lock around allocations and synchronisations of the device
+    Locks,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,18 +81,23 @@ struct Results {
 }
 
 pub fn run(args: &Args) -> Result<Outcome> {
+    let subject = match args.what {
+        What::Ntt => Subject::Ntt,
+        What::MsmG1 => Subject::Msm(Group::G1),
+        What::MsmG2 => Subject::Msm(Group::G2),
+        What::Prove => Subject::Prove,
+        What::Locks => {
+            let Args { locks, device, lg, scalars, json, .. } = args;
+            return bench_locks::run(locks, device, lg.clone(), *scalars, TIMEOUT, *json);
+        }
+    };
     let devices = args
         .device
         .iter()
         .map(|name| registry::open(name, &OpenOptions::default()))
         .collect::<Result<Vec<_>>>()?;
     let plan = Plan {
-        subject: match args.what {
-            What::Ntt => Subject::Ntt,
-            What::MsmG1 => Subject::Msm(Group::G1),
-            What::MsmG2 => Subject::Msm(Group::G2),
-            What::Prove => Subject::Prove,
-        },
+        subject,
         lgs: args.lg.clone().collect(),
         scalars: args.scalars,
         iterations: args.iterations as usize,

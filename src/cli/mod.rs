@@ -4,6 +4,7 @@
 //! error.
 
 mod bench;
+mod bench_locks;
 mod circuit;
 mod devices;
 mod document;

@@ -177,8 +177,8 @@ pub fn run(
                 PartitionInput::ready(&assignment, blinding(1), blinding(2))
             };
             let partitions = (0..plan.partitions).map(partition).collect();
-            let mut job = session.submit(Job { key: &key, priority: 0, partitions })?;
-            while let Some(proved) = job.next() {
+            let job = session.submit(Job { key: &key, priority: 0, partitions })?;
+            for proved in job {
                 proved?;
             }
             device.memory().map_err(|source| named(&**device, source))
