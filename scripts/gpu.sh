@@ -71,7 +71,7 @@ run() {
         fi
         if wanted conformance; then
             step "conformance-$backend" env TWINLOCK_MAX_LG="${CONFORMANCE_LG:-14}" \
-                "$carry/conformance-$backend" "$device"
+                "$carry/conformance-$backend" "$device" ${CONFORMANCE_ARGS:-}
             failures "$out/conformance-$backend.log" 40
         fi
         if wanted bench; then

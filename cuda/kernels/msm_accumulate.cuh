@@ -25,7 +25,6 @@ constexpr uint32_t SIGN = 0x80000000u;
 // least so long in any case.
 constexpr uint32_t GOOD_RUN_LEN = 24;
 constexpr uint32_t MIN_RUN_LEN = 8;
-constexpr uint32_t MAX_WAVES = 4;
 
 template <class F>
 static TL_HD const char *point_at(const char *points, uint64_t index) {
@@ -47,10 +46,10 @@ struct Plan {
         return offsets + uint64_t(window) * (num_buckets + 1);
     }
 
-    // No plan of `len` scalars has more, but anybody's bytes may.
+    // No plan has more than there is room for, but anybody's bytes may.
     TL_HD uint32_t count(uint32_t window) const {
         const uint32_t count = table(window)[num_buckets];
-        return count < len ? count : len;
+        return count < stride ? count : uint32_t(stride);
     }
 
     // The bucket that owns a position, at or behind the bucket `low`.
@@ -76,16 +75,18 @@ struct Runs {
     TL_HD uint32_t first(uint32_t window) const { return words[1 + window]; }
 
     // One thread. `counts` are the windows' entries; `resident` is the number of threads that the
-    // device keeps at once.
-    TL_HD void plan(const uint32_t *counts, uint32_t num_windows, uint32_t resident) const {
+    // device keeps at once. Lengths are multiples of `unit`, a power of two.
+    TL_HD void plan(const uint32_t *counts, uint32_t num_windows, uint32_t resident,
+                    uint32_t max_waves, uint32_t unit) const {
         uint64_t total = 0;
         for (uint32_t w = 0; w < num_windows; w++) total += counts[w];
         uint64_t len = 0;
-        for (uint32_t waves = MAX_WAVES; waves != 0 && len < GOOD_RUN_LEN; waves--) {
+        for (uint32_t waves = max_waves; waves != 0 && len < GOOD_RUN_LEN; waves--) {
             const uint64_t threads = uint64_t(waves) * resident;
             len = (total + threads - 1) / threads;
         }
         if (len < MIN_RUN_LEN) len = MIN_RUN_LEN;
+        len = (len + unit - 1) & ~uint64_t(unit - 1);
         words[0] = uint32_t(len);
         uint32_t runs = 0;
         for (uint32_t w = 0; w < num_windows; w++) {
@@ -158,56 +159,88 @@ struct Sums {
     }
 };
 
+// A run of entries, and the bucket that its owner is filling.
+template <class F>
+class Run {
+    const Plan &plan;
+    const Sums &sums;
+    const uint32_t *table;
+    uint32_t run, first_bucket, bucket, bucket_end;
+    bool is_head;
+
+  public:
+    const uint32_t *entries;
+    uint32_t begin, end;
+    Xyzz<F> sum;
+
+    // Whether there is such a run; its key is written.
+    static TL_HD bool exists(const Plan &plan, const Runs &runs, const Sums &sums,
+                             uint32_t max_runs, uint32_t run) {
+        if (run >= max_runs) return false;
+        sums.keys[run] = NO_KEY;
+        return run < runs.first(plan.num_windows);
+    }
+
+    TL_HD Run(const Plan &plan, const Runs &runs, const Sums &sums, uint32_t run)
+        : plan(plan), sums(sums), run(run) {
+        const uint32_t window = runs.window_of(plan.num_windows, run);
+        table = plan.table(window);
+        entries = plan.entries + window * plan.stride;
+        first_bucket = window * plan.num_buckets;
+        begin = (run - runs.first(window)) * runs.len();
+        const uint32_t rest = plan.count(window) - begin;
+        end = begin + (rest < runs.len() ? rest : runs.len());
+        bucket = plan.bucket_at(table, 0, begin);
+        bucket_end = table[bucket + 1];
+        is_head = table[bucket] < begin;
+        sum = Xyzz<F>::identity();
+        if (!is_head) sum = Xyzz<F>::load(point_at<F>(sums.accumulator, first_bucket + bucket));
+    }
+
+    // Makes `sum` that of the bucket that owns a position, not before the last one asked for.
+    TL_HD void move_to(uint32_t position) {
+        if (position < bucket_end || bucket + 1 >= plan.num_buckets) return;
+        flush();
+        is_head = false;
+        bucket++;
+        if (table[bucket + 1] <= position) bucket = plan.bucket_at(table, bucket, position);
+        bucket_end = table[bucket + 1];
+        sum = Xyzz<F>::load(point_at<F>(sums.accumulator, first_bucket + bucket));
+    }
+
+    TL_HD void flush() const { sums.store(is_head, run, first_bucket + bucket, sum); }
+};
+
 // One thread a run; `max_runs` keys are written.
 template <class F, bool INDEXED>
 static TL_HD void accumulate(const Plan &plan, const Runs &runs, const Bases &bases,
-                             const Sums &sums, uint32_t max_runs, uint32_t run) {
-    if (run >= max_runs) return;
-    sums.keys[run] = NO_KEY;
-    if (run >= runs.first(plan.num_windows)) return;
-    const uint32_t window = runs.window_of(plan.num_windows, run);
-    const uint32_t *table = plan.table(window);
-    const uint32_t *entries = plan.entries + window * plan.stride;
-    const uint32_t first_bucket = window * plan.num_buckets;
-    uint32_t position = (run - runs.first(window)) * runs.len();
-    const uint32_t rest = plan.count(window) - position;
-    const uint32_t end = position + (rest < runs.len() ? rest : runs.len());
-
-    uint32_t bucket = plan.bucket_at(table, 0, position);
-    uint32_t bucket_end = table[bucket + 1];
-    bool is_head = table[bucket] < position;
-    Xyzz<F> sum = Xyzz<F>::identity();
-    if (!is_head) sum = Xyzz<F>::load(point_at<F>(sums.accumulator, first_bucket + bucket));
-    uint32_t next = entries[position];
-    while (position < end) {
-        if (position >= bucket_end && bucket + 1 < plan.num_buckets) {
-            sums.store(is_head, run, first_bucket + bucket, sum);
-            is_head = false;
-            bucket++;
-            if (table[bucket + 1] <= position) bucket = plan.bucket_at(table, bucket, position);
-            bucket_end = table[bucket + 1];
-            sum = Xyzz<F>::load(point_at<F>(sums.accumulator, first_bucket + bucket));
+                             const Sums &sums, uint32_t max_runs, uint32_t id) {
+    if (!Run<F>::exists(plan, runs, sums, max_runs, id)) return;
+    Run<F> run(plan, runs, sums, id);
+    // Entries without a base are passed over before an addition, so that the threads of a warp
+    // add together.
+    uint32_t ahead = run.begin, entry = 0, index = NO_BASE;
+    auto advance = [&]() {
+        index = NO_BASE;
+        while (ahead < run.end && index == NO_BASE) {
+            entry = run.entries[ahead++];
+            index = bases.template index<INDEXED>(entry);
         }
-        const uint32_t entry = next;
-        position++;
-        if (position < end) {
-            next = entries[position];
-            if (!INDEXED) {
-                const uint32_t ahead = bases.index<false>(next);
-                if (ahead != NO_BASE) {
-                    prefetch(bases.at<F>(ahead));
-                    prefetch(bases.at<F>(ahead) + sizeof(Affine<F>) - 1);
-                }
-            }
-        }
-        const uint32_t index = bases.index<INDEXED>(entry);
+    };
+    advance();
+    while (index != NO_BASE) {
+        run.move_to(ahead - 1);
+        const bool negate = (entry & SIGN) != 0;
+        Affine<F> point = Affine<F>::load_read_only(bases.at<F>(index));
+        advance();
         if (index != NO_BASE) {
-            Affine<F> point = Affine<F>::load_read_only(bases.at<F>(index));
-            if ((entry & SIGN) != 0) point.y = -point.y;
-            sum.add(point);
+            prefetch(bases.at<F>(index));
+            prefetch(bases.at<F>(index) + sizeof(Affine<F>) - 1);
         }
+        if (negate) point.y = -point.y;
+        run.sum.add(point);
     }
-    sums.store(is_head, run, first_bucket + bucket, sum);
+    run.flush();
 }
 
 // A level of heads: `runs_in` of them from `in_first`, folded in runs of `run_len` to the next

@@ -3,6 +3,8 @@
 
 MSM_ACCUMULATE(msm_accumulate_g2, Fp2, false, 2)
 MSM_ACCUMULATE(msm_accumulate_indexed_g2, Fp2, true, 2)
+MSM_ACCUMULATE_BATCHED(msm_accumulate_batched_g2, Fp2, false, 2)
+MSM_ACCUMULATE_BATCHED(msm_accumulate_batched_indexed_g2, Fp2, true, 2)
 MSM_FOLD(msm_fold_g2, Fp2, 2)
 MSM_SUM_BUCKETS(msm_sum_buckets_g2, Fp2, 2)
 MSM_SUM_PARTS(msm_sum_parts_g2, Fp2, 2)

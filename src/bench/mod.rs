@@ -3,6 +3,7 @@
 //! A measurement is the median of some runs after a warm-up run; the warm-up's result is held
 //! against an oracle, and a wrong one is an error.
 
+mod locks;
 mod machine;
 mod msm;
 mod ntt;
@@ -18,6 +19,7 @@ use blstrs::{G1Projective, G2Projective};
 use serde::Serialize;
 use twinlock_api::{Device, Group};
 
+pub use locks::{LockPlan, LockTimes, run as run_locks};
 pub use machine::Machine;
 pub use scalars::Scalars;
 

@@ -44,7 +44,11 @@ pub(super) fn run(
 }
 
 /// A key, its points made by the first device that can.
-fn key(devices: &[Arc<dyn Device>], shape: MixShape, rng: &mut ChaCha20Rng) -> Result<Parameters> {
+pub(super) fn key(
+    devices: &[Arc<dyn Device>],
+    shape: MixShape,
+    rng: &mut ChaCha20Rng,
+) -> Result<Parameters> {
     for device in devices {
         let key =
             generate_parameters_on(Some(device), Mix::blank(shape), &mut rng.clone(), &|_, _| ());

@@ -7,6 +7,7 @@ mod handles;
 mod memory;
 mod odd_circuits;
 mod panics;
+mod several;
 mod shortage;
 mod storm;
 mod support;

@@ -152,8 +152,12 @@ pub fn parameters(shape: MixShape, rng: &mut ChaCha20Rng) -> Parameters {
 }
 
 pub fn card(memory_bytes: u64) -> Arc<SimCard> {
+    card_named("sim:0", memory_bytes)
+}
+
+pub fn card_named(name: &str, memory_bytes: u64) -> Arc<SimCard> {
     let cpu = registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap();
-    let mut config = SimConfig::new("sim:0", memory_bytes);
+    let mut config = SimConfig::new(name, memory_bytes);
     config.arithmetic = Arithmetic::Of(cpu);
     SimCard::new(config, Clock::new())
 }

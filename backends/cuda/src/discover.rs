@@ -124,8 +124,9 @@ fn usable(
     Ok(DeviceInfo {
         name: name.to_owned(),
         backend: NAME,
-        model: format!("{model} (sm_{major}{minor})"),
-        driver: format!("NVIDIA, CUDA {}", driver::version_text(version)),
+        // As other APIs name it, so that a card which two backends reach is known as one.
+        model: model.clone(),
+        driver: format!("NVIDIA, CUDA {}, sm_{major}{minor}", driver::version_text(version)),
         memory_bytes,
         max_region_bytes,
         max_lg_domain: max_lg_domain.min(ops::ntt::MAX_LG),

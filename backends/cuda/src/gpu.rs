@@ -21,7 +21,7 @@ use crate::tables::TablePlaces;
 /// How long a wait asks again at once; kernels of small operations end within.
 const BUSY: Duration = Duration::from_micros(500);
 /// The longest pause between two looks at an event.
-const LONGEST_PAUSE: Duration = Duration::from_micros(500);
+const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 
 /// The constant tables.
 pub(crate) struct Tables {
@@ -124,7 +124,7 @@ impl Gpu {
                 std::thread::yield_now();
             } else {
                 // A long wait need not be exact.
-                std::thread::sleep((waited / 32).min(LONGEST_PAUSE).min(left));
+                std::thread::sleep((waited / 64).min(LONGEST_PAUSE).min(left));
             }
         }
         Ok(())

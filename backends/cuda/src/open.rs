@@ -31,8 +31,13 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     let info = discovered.usable.map_err(Error::Unsupported)?;
     let refused = |refusal: Refusal| match refusal.meaning() {
         Meaning::OutOfMemory => out_of_memory(&format!("a context on {}", info.name), 0, None),
-        // Nothing is lost that was not there yet.
-        Meaning::Refused | Meaning::Lost => Error::Unsupported(format!("{}: {refusal}", info.name)),
+        Meaning::Refused => Error::Unsupported(format!("{}: {refusal}", info.name)),
+        // Seen on driver 580: after a fault on the card the process gets no new context.
+        Meaning::Lost => Error::DeviceLost {
+            reason: format!(
+                "{refusal}; what went wrong on a card stays with the process: restart it"
+            ),
+        },
     };
     let context = Context::new(card.ordinal).map_err(refused)?;
     let plain_allocations = settings.plain_allocations || !card.maps_memory;

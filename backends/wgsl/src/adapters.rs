@@ -3,10 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, MAX_LG_DOMAIN};
+use twinlock_api::layout::{FR_BYTES, MAX_LG_DOMAIN};
 use twinlock_api::{DeviceInfo, Discovered};
 
 use crate::budget;
+use crate::chunks::Chunks;
 use crate::settings::Settings;
 
 /// The backend's name.
@@ -123,7 +124,7 @@ fn usable(
         .collect::<Vec<_>>()
         .join(" ");
     let memory_bytes = settings.memory_bytes.unwrap_or_else(|| budget::total_bytes(adapter));
-    let max_region_bytes = max_region_bytes(&limits).min(memory_bytes);
+    let max_region_bytes = Chunks::new(&limits, settings).max_region_bytes().min(memory_bytes);
     let max_lg_domain = (max_region_bytes / FR_BYTES).checked_ilog2().unwrap_or(0);
     if max_lg_domain == 0 {
         return Err(format!("{model}: {memory_bytes} bytes of memory"));
@@ -137,12 +138,6 @@ fn usable(
         max_region_bytes,
         max_lg_domain: max_lg_domain.min(MAX_LG_DOMAIN),
     })
-}
-
-/// A region is one buffer, and any view of it is bound at once.
-fn max_region_bytes(limits: &wgpu::Limits) -> u64 {
-    let bytes = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size);
-    bytes / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES
 }
 
 fn check(limits: &wgpu::Limits, flags: wgpu::DownlevelFlags) -> Result<(), String> {
@@ -192,15 +187,5 @@ mod tests {
         assert!(reason.contains("8192") && reason.contains("16384"), "{reason}");
         let small = wgpu::Limits { max_storage_buffer_binding_size: 4, ..good };
         assert!(check(&small, compute).expect_err("too small").contains("binding"));
-    }
-
-    #[test]
-    fn a_region_can_be_bound_whole() {
-        let limits = wgpu::Limits {
-            max_buffer_size: (4 << 30) - (2 << 20),
-            max_storage_buffer_binding_size: (2 << 30) - 4,
-            ..wgpu::Limits::default()
-        };
-        assert_eq!(max_region_bytes(&limits), (2 << 30) - 256);
     }
 }

@@ -17,6 +17,8 @@ pub struct WgslBackend {
     arithmetic: Option<Arithmetic>,
     style: Option<Style>,
     memory_bytes: Option<u64>,
+    buffer_bytes: Option<u64>,
+    binding_bytes: Option<u64>,
     portable: bool,
 }
 
@@ -39,6 +41,13 @@ impl WgslBackend {
         Self { memory_bytes: Some(memory_bytes), ..self }
     }
 
+    /// The same with devices whose buffers hold at most `buffer_bytes` bytes, of which at most
+    /// `binding_bytes` can be bound at once, both multiples of 256: what lies beyond is chunked.
+    #[must_use]
+    pub const fn with_chunks(self, buffer_bytes: u64, binding_bytes: u64) -> Self {
+        Self { buffer_bytes: Some(buffer_bytes), binding_bytes: Some(binding_bytes), ..self }
+    }
+
     /// The same without what only some APIs have: immediates (push constants) and staging buffers
     /// that wgpu did not make.
     #[must_use]
@@ -52,6 +61,8 @@ impl WgslBackend {
             arithmetic: self.arithmetic.or(settings.arithmetic),
             style: self.style.or(settings.style),
             memory_bytes: self.memory_bytes.or(settings.memory_bytes),
+            buffer_bytes: self.buffer_bytes,
+            binding_bytes: self.binding_bytes,
             portable: self.portable,
             ..settings
         })

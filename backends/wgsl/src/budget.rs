@@ -1,5 +1,5 @@
-//! How much memory a device has, in the driver's words. Only Vulkan is asked; elsewhere a setting
-//! and our own regions have to do.
+//! How much memory a device has, in the driver's words; where it has none, a setting and our own
+//! regions have to do.
 #![allow(unsafe_code)]
 
 /// What is taken for a device's memory where nothing tells, in bytes.
@@ -16,12 +16,26 @@ pub(crate) struct Budget {
 
 /// Memory of an adapter that is not open.
 pub(crate) fn total_bytes(adapter: &wgpu::Adapter) -> u64 {
-    vulkan::total_bytes(adapter).unwrap_or(ASSUMED_BYTES)
+    #[cfg(not(target_vendor = "apple"))]
+    let total = vulkan::total_bytes(adapter);
+    #[cfg(windows)]
+    let total = total.or_else(|| dx12::budget(adapter).map(|budget| budget.total_bytes));
+    #[cfg(target_vendor = "apple")]
+    let total = metal::budget(adapter).map(|budget| budget.total_bytes);
+    total.unwrap_or(ASSUMED_BYTES)
 }
 
 /// What the driver says of an open device, where it says anything.
-pub(crate) fn of_device(device: &wgpu::Device) -> Option<Budget> {
-    vulkan::of_device(device)
+pub(crate) fn of_device(adapter: &wgpu::Adapter, device: &wgpu::Device) -> Option<Budget> {
+    #[cfg(not(target_vendor = "apple"))]
+    let budget = vulkan::of_device(device);
+    #[cfg(windows)]
+    let budget = budget.or_else(|| dx12::budget(adapter));
+    #[cfg(target_vendor = "apple")]
+    let budget = metal::budget(adapter);
+    // Not every API asks both.
+    let _ = (adapter, device);
+    budget
 }
 
 /// Why there is no Vulkan at all, if that is so.
@@ -98,15 +112,39 @@ mod vulkan {
     }
 }
 
-#[cfg(target_vendor = "apple")]
-mod vulkan {
+/// DXGI's budget: what the system grants this process of the card's own memory.
+#[cfg(windows)]
+mod dx12 {
+    use wgpu::hal::api::Dx12;
+
     use super::Budget;
 
-    pub(super) fn total_bytes(_adapter: &wgpu::Adapter) -> Option<u64> {
-        None
+    pub(super) fn budget(adapter: &wgpu::Adapter) -> Option<Budget> {
+        // SAFETY: the adapter is only asked, while the guard lives.
+        let adapter = unsafe { adapter.as_hal::<Dx12>()? };
+        // The group of this value is the local one.
+        let info = adapter.raw_adapter().query_video_memory_info(Default::default()).ok()?;
+        Some(Budget {
+            free_bytes: info.Budget.saturating_sub(info.CurrentUsage),
+            total_bytes: info.Budget,
+        })
     }
+}
 
-    pub(super) fn of_device(_device: &wgpu::Device) -> Option<Budget> {
-        None
+/// Metal's working set: what can be in use without paging; this process's own share is known.
+#[cfg(target_vendor = "apple")]
+mod metal {
+    use objc2_metal::MTLDevice;
+    use wgpu::hal::api::Metal;
+
+    use super::Budget;
+
+    pub(super) fn budget(adapter: &wgpu::Adapter) -> Option<Budget> {
+        // SAFETY: the device is only asked, while the guard lives.
+        let adapter = unsafe { adapter.as_hal::<Metal>()? };
+        let device = adapter.raw_device();
+        let total_bytes = device.recommendedMaxWorkingSetSize();
+        let used_bytes = device.currentAllocatedSize() as u64;
+        Some(Budget { free_bytes: total_bytes.saturating_sub(used_bytes), total_bytes })
     }
 }

@@ -12,6 +12,7 @@ use twinlock_api::{
     StagingKind, Stream, View,
 };
 
+use crate::chunks::Piece;
 use crate::gpu::Gpu;
 use crate::launcher::Launcher;
 use crate::memory::Regions;
@@ -147,9 +148,12 @@ impl WgslDevice {
             let buffer = staging.for_device();
             self.run(stream, name, &[view], |launcher| {
                 let device = launcher.view(view)?;
-                let (device, host) = (device.place(), (buffer, offset_bytes));
-                let (source, target) = if upload { (host, device) } else { (device, host) };
-                launcher.copy_buffers(source, target, view.len_bytes())
+                let len_bytes = view.len_bytes();
+                let host = [Piece { buffer, start_bytes: offset_bytes, len_bytes }];
+                let device = device.pieces();
+                let (source, target) =
+                    if upload { (&host[..], &*device) } else { (&*device, &host[..]) };
+                launcher.copy_pieces(source, target)
             })?
         };
         match outcome {

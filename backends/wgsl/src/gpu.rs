@@ -1,11 +1,12 @@
 //! An open `wgpu` device with what belongs to it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use twinlock_api::{DeviceInfo, Error, Result};
 use twinlock_shaders::{Arithmetic, Style};
 
+use crate::chunks::Chunks;
 use crate::faults::Faults;
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
@@ -15,9 +16,12 @@ use crate::timeline::Timeline;
 /// Shared by the device, its staging buffers and its thread.
 pub(crate) struct Gpu {
     pub(crate) info: DeviceInfo,
+    pub(crate) adapter: wgpu::Adapter,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
+    /// How regions are cut.
+    pub(crate) chunks: Chunks,
     /// Whether what only some APIs have goes unused.
     pub(crate) portable: bool,
     /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
@@ -30,11 +34,28 @@ pub(crate) struct Gpu {
     /// Where kernels are timed.
     pub(crate) profile: Option<Profile>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) polling: Mutex<()>,
 }
 
 impl Gpu {
-    /// Looks at the device; whether what was waited for is done.
+    /// Looks at the device; whether what was waited for is done. One thread at a time: a wait that
+    /// ends early panics in wgpu when another thread has meanwhile seen the work end.
     pub(crate) fn poll(&self, poll: wgpu::PollType) -> Result<bool> {
+        let _alone = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.poll_alone(poll)
+    }
+
+    /// Looks at the device, unless another thread does: that sees the same.
+    pub(crate) fn glance(&self) -> Result<()> {
+        let _alone = match self.polling.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        self.poll_alone(wgpu::PollType::Poll).map(drop)
+    }
+
+    fn poll_alone(&self, poll: wgpu::PollType) -> Result<bool> {
         // wgpu panics when a device is lost in here.
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
             Ok(Ok(status)) => Ok(status.wait_finished()),

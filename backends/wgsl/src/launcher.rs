@@ -6,43 +6,13 @@ use twinlock_api::{DeviceInfo, Error, Region, Result, View};
 use twinlock_shaders::Kernel;
 use twinlock_shaders::kernels::element;
 
+use crate::chunks::{BoundView, Buffers, Piece};
 use crate::gpu::{Gpu, Scopes, words};
 use crate::profile::PartProfile;
 use crate::timeline::{MAX_DISPATCHES, Part};
 
-/// A view with the buffer that it lies in.
-#[derive(Debug, Clone)]
-pub(crate) struct BoundView {
-    buffer: wgpu::Buffer,
-    view: View,
-}
-
-impl BoundView {
-    /// Length in bytes.
-    pub(crate) const fn len_bytes(&self) -> u64 {
-        self.view.len_bytes()
-    }
-
-    /// The buffer, and where the view starts in it, in bytes.
-    pub(crate) const fn place(&self) -> (&wgpu::Buffer, u64) {
-        (&self.buffer, self.view.offset_bytes())
-    }
-
-    /// What of the buffer is bound (offset and size), and where the view starts in it, in bytes.
-    fn placed(&self, align: u64) -> (u64, u64, u64) {
-        if self.view.len_bytes() == 0 {
-            // Nothing reads it, and there may be nothing behind it to bind.
-            return (0, MIN_BINDING_BYTES, 0);
-        }
-        let start = self.view.offset_bytes() / align * align;
-        let rest = self.view.offset_bytes() - start;
-        // Whole elements of 16 bytes; buffers are longer than their regions for this.
-        (start, (rest + self.view.len_bytes()).next_multiple_of(MIN_BINDING_BYTES), rest)
-    }
-}
-
-/// The size of the largest array element that kernels declare.
-const MIN_BINDING_BYTES: u64 = 16;
+/// Bytes that one dispatch fills or copies: a kernel counts words, and none may run into a watchdog.
+const BYTES_PER_DISPATCH: u64 = 1 << 32;
 
 /// Encodes the commands of one operation: dispatches, clears and copies, which run in this order.
 /// Errors of the API show when the operation is finished, and poison its stream.
@@ -50,7 +20,7 @@ pub(crate) struct Launcher<'g> {
     gpu: &'g Gpu,
     /// What failures are called by.
     name: &'static str,
-    regions: Vec<(Region, wgpu::Buffer)>,
+    regions: Vec<(Region, Buffers)>,
     part: Option<OpenPart>,
     parts: Vec<Part>,
 }
@@ -71,7 +41,7 @@ impl<'g> Launcher<'g> {
     pub(crate) const fn new(
         gpu: &'g Gpu,
         name: &'static str,
-        regions: Vec<(Region, wgpu::Buffer)>,
+        regions: Vec<(Region, Buffers)>,
     ) -> Self {
         Self { gpu, name, regions, part: None, parts: Vec::new() }
     }
@@ -92,10 +62,10 @@ impl<'g> Launcher<'g> {
     /// `InvalidArgument` for a region that the operation does not name.
     pub(crate) fn view(&self, view: View) -> Result<BoundView> {
         let found = self.regions.iter().find(|(region, _)| *region == view.region());
-        let (_, buffer) = found.ok_or_else(|| {
+        let (_, buffers) = found.ok_or_else(|| {
             Error::invalid(format!("{}: its region is not the operation's", view.name()))
         })?;
-        Ok(BoundView { buffer: buffer.clone(), view })
+        Ok(BoundView { buffers: buffers.clone(), view })
     }
 
     fn failed(&self, reason: String) -> Error {
@@ -120,7 +90,8 @@ impl<'g> Launcher<'g> {
     /// parameters behind the offsets, which are put in front of them here.
     ///
     /// # Errors
-    /// `KernelFailed` when the kernel does not compile, or `views` or `params` do not fit it.
+    /// `KernelFailed` when the kernel does not compile, or `views` or `params` do not fit it;
+    /// `ExceedsLimit` when the views lie in more parts than the device can bind.
     pub(crate) fn dispatch(
         &mut self,
         kernel: &Kernel,
@@ -137,7 +108,11 @@ impl<'g> Launcher<'g> {
             return Err(self.failed(format!("{groups:?} workgroups, {most} possible")));
         }
         let name = kernel.name;
-        let kernel = gpu.pipelines.get(gpu, kernel)?;
+        let align = u64::from(gpu.limits.min_storage_buffer_offset_alignment).max(1);
+        let bound: Vec<_> =
+            views.iter().map(|view| view.bindings(align, gpu.chunks.binding_bytes)).collect();
+        let parts = self.parts(name, bound.iter().map(|(pieces, _)| pieces.len()))?;
+        let kernel = gpu.pipelines.get(gpu, kernel, parts)?;
         if views.len() != kernel.bindings.len() || params.len() != kernel.param_words {
             return Err(self.failed(format!(
                 "{name} takes {} views and {} parameters, got {} and {}",
@@ -147,11 +122,9 @@ impl<'g> Launcher<'g> {
                 params.len()
             )));
         }
-        let align = u64::from(gpu.limits.min_storage_buffer_offset_alignment).max(1);
         let mut words = Vec::with_capacity(views.len() + params.len());
-        let mut entries = Vec::with_capacity(views.len() + 1);
-        for ((bound, binding), at) in views.iter().zip(&kernel.bindings).zip(0..) {
-            let (offset, size, rest) = bound.placed(align);
+        let mut entries = Vec::with_capacity(views.len() * parts as usize + 1);
+        for ((bound, (pieces, rest)), binding) in views.iter().zip(bound).zip(&kernel.bindings) {
             let unit = u64::from(binding.unit_bytes).max(1);
             if !rest.is_multiple_of(unit) {
                 return Err(self.failed(format!(
@@ -162,14 +135,18 @@ impl<'g> Launcher<'g> {
                 )));
             }
             words.push((rest / unit) as u32);
-            entries.push(wgpu::BindGroupEntry {
-                binding: at,
-                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                    buffer: &bound.buffer,
-                    offset,
-                    size: NonZeroU64::new(size),
-                }),
-            });
+            // Nothing is reached past the last piece, so it can stand for those that are not there.
+            let last = pieces.last().copied();
+            for piece in pieces.into_iter().chain(last.into_iter().cycle()).take(parts as usize) {
+                entries.push(wgpu::BindGroupEntry {
+                    binding: entries.len() as u32,
+                    resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                        buffer: piece.buffer,
+                        offset: piece.start_bytes,
+                        size: NonZeroU64::new(piece.len_bytes),
+                    }),
+                });
+            }
         }
         words.extend_from_slice(params);
 
@@ -213,6 +190,31 @@ impl<'g> Launcher<'g> {
         self.count()
     }
 
+    /// How many parts each binding of a kernel has, for views in so many pieces: one, or few
+    /// different numbers, for each is a kernel of its own.
+    fn parts(&self, name: &str, pieces: impl ExactSizeIterator<Item = usize>) -> Result<u32> {
+        let bindings = pieces.len().max(1) as u64;
+        let most = pieces.max().unwrap_or(1).max(1) as u64;
+        let possible = u64::from(self.gpu.chunks.bindings);
+        let parts = match most.next_power_of_two() {
+            1 => 1,
+            round if round * bindings <= possible => round,
+            _ => most,
+        };
+        if parts > 1 && parts * bindings > possible {
+            return Err(Error::ExceedsLimit {
+                what: format!(
+                    "storage buffers of {name}, whose views lie in up to {most} pieces of at most \
+                     {} bytes",
+                    self.gpu.chunks.binding_bytes
+                ),
+                requested: parts * bindings,
+                limit: possible,
+            });
+        }
+        Ok(parts as u32)
+    }
+
     /// Sets all words of a view.
     ///
     /// # Errors
@@ -223,14 +225,20 @@ impl<'g> Launcher<'g> {
             return Ok(());
         }
         if word == 0 {
-            let part = self.part();
-            part.pass = None;
-            part.encoder.clear_buffer(&target.buffer, target.view.offset_bytes(), Some(len_bytes));
-            return self.count();
+            for Piece { buffer, start_bytes, len_bytes } in target.pieces() {
+                let part = self.part();
+                part.pass = None;
+                part.encoder.clear_buffer(buffer, start_bytes, Some(len_bytes));
+                self.count()?;
+            }
+            return Ok(());
         }
-        let views = std::slice::from_ref(target);
-        let (words, groups) = self.word_groups(len_bytes)?;
-        self.dispatch(&element::FILL, views, &[words, word], groups)
+        for start in (0..len_bytes).step_by(BYTES_PER_DISPATCH as usize) {
+            let target = target.slice(start, BYTES_PER_DISPATCH.min(len_bytes - start))?;
+            let (words, groups) = self.word_groups(target.len_bytes())?;
+            self.dispatch(&element::FILL, &[target], &[words, word], groups)?;
+        }
+        Ok(())
     }
 
     /// Words of `len_bytes`, and the workgroups for them.
@@ -252,28 +260,43 @@ impl<'g> Launcher<'g> {
             return Ok(());
         }
         if source.view.region() == target.view.region() {
-            let views = [source.clone(), target.clone()];
-            let (words, groups) = self.word_groups(len_bytes)?;
-            return self.dispatch(&element::COPY, &views, &[words], groups);
-        }
-        let from = (&source.buffer, source.view.offset_bytes());
-        self.copy_buffers(from, (&target.buffer, target.view.offset_bytes()), len_bytes)
-    }
-
-    /// Copies between two buffers (with offsets in bytes), multiples of 4 bytes.
-    pub(crate) fn copy_buffers(
-        &mut self,
-        source: (&wgpu::Buffer, u64),
-        target: (&wgpu::Buffer, u64),
-        len_bytes: u64,
-    ) -> Result<()> {
-        if len_bytes == 0 {
+            for start in (0..len_bytes).step_by(BYTES_PER_DISPATCH as usize) {
+                let len_bytes = BYTES_PER_DISPATCH.min(len_bytes - start);
+                let views = [source.slice(start, len_bytes)?, target.slice(start, len_bytes)?];
+                let (words, groups) = self.word_groups(len_bytes)?;
+                self.dispatch(&element::COPY, &views, &[words], groups)?;
+            }
             return Ok(());
         }
-        let part = self.part();
-        part.pass = None;
-        part.encoder.copy_buffer_to_buffer(source.0, source.1, target.0, target.1, len_bytes);
-        self.count()
+        self.copy_pieces(&source.pieces(), &target.pieces())
+    }
+
+    /// Copies between pieces of buffers, multiples of 4 bytes, to the end of either.
+    pub(crate) fn copy_pieces(
+        &mut self,
+        sources: &[Piece<'_>],
+        targets: &[Piece<'_>],
+    ) -> Result<()> {
+        let (mut sources, mut targets) = (sources.iter().copied(), targets.iter().copied());
+        let (mut source, mut target) = (sources.next(), targets.next());
+        while let (Some(from), Some(to)) = (source, target) {
+            let len_bytes = from.len_bytes.min(to.len_bytes);
+            if len_bytes > 0 {
+                let part = self.part();
+                part.pass = None;
+                part.encoder.copy_buffer_to_buffer(
+                    from.buffer,
+                    from.start_bytes,
+                    to.buffer,
+                    to.start_bytes,
+                    len_bytes,
+                );
+                self.count()?;
+            }
+            source = from.after(len_bytes).or_else(|| sources.next());
+            target = to.after(len_bytes).or_else(|| targets.next());
+        }
+        Ok(())
     }
 
     /// Ends the part when it is as long as a submission may be.

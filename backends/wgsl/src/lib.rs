@@ -14,6 +14,7 @@
 mod adapters;
 mod backend;
 mod budget;
+mod chunks;
 mod device;
 mod faults;
 mod gpu;
@@ -27,6 +28,7 @@ mod params;
 mod pipelines;
 mod profile;
 mod settings;
+mod split;
 mod staging;
 mod timeline;
 mod worker;

@@ -1,4 +1,4 @@
-//! Regions: one buffer each.
+//! Regions: one buffer each, or several where one would be too long.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,6 +8,7 @@ use twinlock_api::layout::ARENA_ALIGN_BYTES;
 use twinlock_api::{Error, MemoryClass, MemoryInfo, Region, Result, StagingKind, View};
 
 use crate::budget;
+use crate::chunks::Buffers;
 use crate::gpu::{Gpu, Scopes, words};
 #[cfg(not(target_vendor = "apple"))]
 use crate::host_memory;
@@ -17,7 +18,7 @@ const RECLAIM_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct State {
-    buffers: HashMap<Region, wgpu::Buffer>,
+    buffers: HashMap<Region, Buffers>,
     bytes: u64,
 }
 
@@ -38,20 +39,16 @@ impl Regions {
     }
 
     /// The buffers that `views` lie in.
-    pub(crate) fn resolve(
-        &self,
-        views: &[View],
-        device: &str,
-    ) -> Result<Vec<(Region, wgpu::Buffer)>> {
+    pub(crate) fn resolve(&self, views: &[View], device: &str) -> Result<Vec<(Region, Buffers)>> {
         let state = self.state();
-        let mut found: Vec<(Region, wgpu::Buffer)> = Vec::new();
+        let mut found: Vec<(Region, Buffers)> = Vec::new();
         for view in views {
             let region = view.region();
-            let buffer = state.buffers.get(&region).ok_or_else(|| {
+            let buffers = state.buffers.get(&region).ok_or_else(|| {
                 Error::invalid(format!("{}: its region is not alive on {device}", view.name()))
             })?;
             if found.iter().all(|(known, _)| *known != region) {
-                found.push((region, buffer.clone()));
+                found.push((region, buffers.clone()));
             }
         }
         Ok(found)
@@ -60,7 +57,7 @@ impl Regions {
     fn memory_with(&self, gpu: &Gpu, regions_bytes: u64) -> MemoryInfo {
         let total_bytes = gpu.info.memory_bytes;
         let mut free_bytes = total_bytes.saturating_sub(regions_bytes);
-        if let Some(budget) = budget::of_device(&gpu.device) {
+        if let Some(budget) = budget::of_device(&gpu.adapter, &gpu.device) {
             free_bytes = match self.setting_bytes {
                 Some(_) => free_bytes.min(budget.free_bytes),
                 None => budget.free_bytes.min(total_bytes),
@@ -100,10 +97,10 @@ impl Regions {
             state.bytes += size_bytes;
             memory
         };
-        match Self::buffer(gpu, name, class, size_bytes, memory.free_bytes) {
-            Ok(buffer) => {
+        match Self::buffers(gpu, name, class, size_bytes, memory.free_bytes) {
+            Ok(buffers) => {
                 let region = Region::fresh(class, size_bytes);
-                self.state().buffers.insert(region, buffer);
+                self.state().buffers.insert(region, buffers);
                 Ok(region)
             }
             Err(error) => {
@@ -113,13 +110,13 @@ impl Regions {
         }
     }
 
-    fn buffer(
+    fn buffers(
         gpu: &Gpu,
         name: &'static str,
         class: MemoryClass,
         size_bytes: u64,
         free_bytes: u64,
-    ) -> Result<wgpu::Buffer> {
+    ) -> Result<Buffers> {
         use wgpu::BufferUsages;
         // Both are copied to and from; that `Resident` is bound read-only is the kernels' affair.
         let usage = match class {
@@ -127,12 +124,18 @@ impl Regions {
                 BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC
             }
         };
-        let descriptor = wgpu::BufferDescriptor {
-            label: Some(name),
-            // Whole array elements can be bound wherever a view ends.
-            size: size_bytes.next_multiple_of(ARENA_ALIGN_BYTES),
-            usage,
-            mapped_at_creation: false,
+        // Whole array elements can be bound wherever a view ends.
+        let padded_bytes = size_bytes.next_multiple_of(ARENA_ALIGN_BYTES);
+        let each_bytes = gpu.chunks.buffer_bytes;
+        let make_all = || {
+            let starts =
+                (0..padded_bytes).step_by(usize::try_from(each_bytes).unwrap_or(usize::MAX));
+            let buffers = starts.map(|start| {
+                let size = each_bytes.min(padded_bytes - start);
+                let label = Some(name);
+                make(gpu, &wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
+            });
+            buffers.collect::<Result<Vec<_>>>().map(|made| Buffers::new(made, each_bytes))
         };
         let again = || {
             // Regions that were freed live on until the work that used them has run.
@@ -142,21 +145,21 @@ impl Regions {
         if gpu.faults.take_allocation() {
             return Err(out_of_memory(name, size_bytes, Some(free_bytes)));
         }
-        match make(gpu, &descriptor) {
-            Err(Error::OutOfMemory { .. }) if again().is_some() => make(gpu, &descriptor),
+        match make_all() {
+            Err(Error::OutOfMemory { .. }) if again().is_some() => make_all(),
             outcome => outcome,
         }
     }
 
     pub(crate) fn free(&self, region: Region, device: &str) -> Result<()> {
         let mut state = self.state();
-        let buffer = state.buffers.remove(&region).ok_or_else(|| {
+        let buffers = state.buffers.remove(&region).ok_or_else(|| {
             Error::invalid(format!("region {} is not alive on {device}", region.id()))
         })?;
         state.bytes -= region.size_bytes();
         drop(state);
-        // Work that uses the buffer holds it too.
-        drop(buffer);
+        // Work that uses the buffers holds them too.
+        drop(buffers);
         Ok(())
     }
 
@@ -220,7 +223,7 @@ fn make(gpu: &Gpu, descriptor: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buff
 
 fn refusal(gpu: &Gpu, name: &str, size_bytes: u64, error: &wgpu::Error) -> Error {
     if matches!(error, wgpu::Error::OutOfMemory { .. }) {
-        let free = budget::of_device(&gpu.device).map(|budget| budget.free_bytes);
+        let free = budget::of_device(&gpu.adapter, &gpu.device).map(|budget| budget.free_bytes);
         return out_of_memory(name, size_bytes, free);
     }
     let reason = format!("{name} of {size_bytes} bytes: {}", words(error));

@@ -1,12 +1,13 @@
 //! Opens an adapter.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use twinlock_api::{DeviceInfo, Error, Result};
 use twinlock_shaders::{Arithmetic, Style};
 
 use crate::adapters::Found;
+use crate::chunks::Chunks;
 use crate::faults::Faults;
 use crate::gpu::Gpu;
 use crate::params::ParamPool;
@@ -76,9 +77,11 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         profile,
         params: ParamPool::new(&device, &limits),
         pipelines: Pipelines::new(&device, cache_file.as_deref()),
+        chunks: Chunks::new(&limits, settings),
         portable: settings.portable,
         immediate_bytes: limits.max_immediate_size,
         info,
+        adapter,
         device,
         queue,
         limits,
@@ -86,6 +89,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         style,
         timeline,
         faults,
+        polling: Mutex::default(),
     });
     tracing::debug!(
         device = gpu.info.name,

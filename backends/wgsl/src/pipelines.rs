@@ -10,6 +10,7 @@ use twinlock_shaders::{Access, Binding, Kernel, kernels};
 
 use crate::gpu::{Gpu, Scopes, words};
 use crate::params::MAX_PARAM_BYTES;
+use crate::split::split;
 
 /// A kernel, ready to run.
 pub(crate) struct Pipeline {
@@ -27,8 +28,8 @@ type Slot = Arc<OnceLock<Result<Arc<Pipeline>>>>;
 /// A device's kernels.
 #[derive(Default)]
 pub(crate) struct Pipelines {
-    /// By name, for names are unique.
-    made: Mutex<HashMap<&'static str, Slot>>,
+    /// By name, for names are unique, and the number of each binding's parts.
+    made: Mutex<HashMap<(&'static str, u32), Slot>>,
     cache: Option<wgpu::PipelineCache>,
 }
 
@@ -63,17 +64,17 @@ impl Pipelines {
         std::fs::rename(&new, file)
     }
 
-    /// A kernel, compiled if it has not been.
+    /// A kernel whose bindings have so many parts each, compiled if it has not been.
     ///
     /// # Errors
     /// `KernelFailed` with the driver's words, each time.
-    pub(crate) fn get(&self, gpu: &Gpu, kernel: &Kernel) -> Result<Arc<Pipeline>> {
+    pub(crate) fn get(&self, gpu: &Gpu, kernel: &Kernel, parts: u32) -> Result<Arc<Pipeline>> {
         let slot = {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(made.entry(kernel.name).or_default())
+            Arc::clone(made.entry((kernel.name, parts)).or_default())
         };
         // Outside the lock, so that kernels compile side by side.
-        slot.get_or_init(|| self.compile(gpu, kernel).map(Arc::new)).clone()
+        slot.get_or_init(|| self.compile(gpu, kernel, parts).map(Arc::new)).clone()
     }
 
     /// Compiles every kernel, on several threads.
@@ -86,7 +87,7 @@ impl Pipelines {
                 loop {
                     let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     let Some(kernel) = all.get(at) else { return Ok(()) };
-                    self.get(gpu, kernel)?;
+                    self.get(gpu, kernel, 1)?;
                 }
             };
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -98,7 +99,7 @@ impl Pipelines {
         })
     }
 
-    fn compile(&self, gpu: &Gpu, kernel: &Kernel) -> Result<Pipeline> {
+    fn compile(&self, gpu: &Gpu, kernel: &Kernel, parts: u32) -> Result<Pipeline> {
         let start = std::time::Instant::now();
         let module = kernel.build(gpu.arithmetic, gpu.style);
         let name = kernel.name;
@@ -111,6 +112,7 @@ impl Pipelines {
             )));
         }
         let wgsl = if immediates { module.wgsl_with_immediates() } else { module.wgsl };
+        let wgsl = if parts > 1 { split(&wgsl, &module.bindings, parts) } else { wgsl };
         let scopes = Scopes::push(&gpu.device);
         // SAFETY: every kernel has been parsed and validated by naga (again here), its loops end,
         // and its indices are bounded by its parameters, which the operations' shapes bound.
@@ -126,6 +128,7 @@ impl Pipelines {
         let mut entries: Vec<_> = module
             .bindings
             .iter()
+            .flat_map(|binding| std::iter::repeat_n(binding, parts as usize))
             .zip(0..)
             .map(|(binding, at)| {
                 let read_only = binding.access == Access::Read;
@@ -158,7 +161,7 @@ impl Pipelines {
         if let Some(error) = scopes.pop() {
             return Err(failed(words(&error)));
         }
-        tracing::debug!(kernel = name, ms = start.elapsed().as_millis() as u64, "compiled");
+        tracing::debug!(kernel = name, parts, ms = start.elapsed().as_millis() as u64, "compiled");
         Ok(Pipeline {
             pipeline,
             layout,

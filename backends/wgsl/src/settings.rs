@@ -14,6 +14,10 @@ pub struct Settings {
     pub memory_bytes: Option<u64>,
     /// `TWINLOCK_WGSL_PROFILE`: whether kernels are timed.
     pub profile: bool,
+    /// The most bytes of a region's buffer, and of what of it is bound at once.
+    pub buffer_bytes: Option<u64>,
+    /// See [`Settings::buffer_bytes`].
+    pub binding_bytes: Option<u64>,
     /// Whether what only some APIs have goes unused: immediates, host memory of our own.
     pub portable: bool,
 }
@@ -60,6 +64,8 @@ impl Settings {
             arithmetic,
             style,
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
+            buffer_bytes: None,
+            binding_bytes: None,
             profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
             portable: false,
         })
@@ -90,7 +96,7 @@ mod tests {
             style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
             profile: true,
-            portable: false,
+            ..Settings::default()
         };
         assert_eq!(all.expect("all set"), expected);
         for (name, value) in [

@@ -153,7 +153,7 @@ impl WgslStaging {
             receiver
         });
         loop {
-            self.gpu.poll(wgpu::PollType::Poll)?;
+            self.gpu.glance()?;
             match receiver.try_recv() {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => return Err(self.unmappable(&error.to_string())),

@@ -12,10 +12,10 @@ use crate::gpu::{Gpu, Scopes};
 use crate::profile::PartProfile;
 use crate::timeline::{MAX_IN_FLIGHT, Next, Part};
 
-/// How long one look at the device takes while more could be submitted.
+/// How long one look at the device takes while more could be submitted, or others look too.
 const SHORT: Duration = Duration::from_millis(1);
-/// The same while nothing could.
-const LONG: Duration = Duration::from_millis(20);
+/// The same while nothing could be submitted.
+const LONG: Duration = Duration::from_millis(3);
 
 /// Work that the driver has.
 struct Submission {

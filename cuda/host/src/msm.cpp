@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "digits.cuh"
+#include "msm_batched.cuh"
 #include "msm_reduce.cuh"
 
 namespace {
@@ -83,7 +84,21 @@ void make_plan(const Shape &shape, uint32_t at_once, const char *scalars, uint32
                     segment = source.segment(part, chunk, segment.end, segment.bin);
                 }
             }
-        const Starts starts{source, counts.data(), offsets};
+        std::vector<uint32_t> bin_places = bin_starts;
+        const Starts starts{source, counts.data(), bin_places.data(), offsets, entries};
+        if (shape.unit != 1 && shape.bin_bits != 0) {
+            for (uint32_t part = 0; part < parts; part++)
+                for (uint32_t bin = 0; bin < shape.num_bins(); bin++)
+                    scan(starts.scan(part, bin),
+                         [&](const uint32_t *sums, const uint32_t *groups, uint32_t t) {
+                             starts.publish(sums, groups, bin_counts.data(), part, bin, t);
+                         });
+            const BinStarts bins{shape, bin_counts.data(), bin_places.data()};
+            for (uint32_t w = first; w < first + parts; w++)
+                scan(bins.scan(w), [&](const uint32_t *sums, const uint32_t *groups, uint32_t t) {
+                    bins.write(sums, groups, w, t);
+                });
+        }
         for (uint32_t part = 0; part < parts; part++)
             for (uint32_t bin = 0; bin < shape.num_bins(); bin++)
                 scan(starts.scan(part, bin),
@@ -111,13 +126,33 @@ void make_plan(const Shape &shape, uint32_t at_once, const char *scalars, uint32
 }
 
 template <class F>
-void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resident,
+void accumulate(const msm::Plan &plan, const msm::Runs &runs, const msm::Bases &bases,
+                const msm::Sums &sums, uint32_t max_runs, uint32_t thread) {
+    if (bases.indices != nullptr)
+        msm::accumulate<F, true>(plan, runs, bases, sums, max_runs, thread);
+    else
+        msm::accumulate<F, false>(plan, runs, bases, sums, max_runs, thread);
+}
+
+template <class F>
+void accumulate_batched(const msm::Plan &plan, const msm::Runs &runs, const msm::Bases &bases,
+                        const msm::Sums &sums, uint32_t max_runs, const msm::Scratch<F> &scratch) {
+    const uint32_t thread = scratch.thread;
+    if (bases.indices != nullptr)
+        msm::accumulate_batched<F, true>(plan, runs, bases, sums, max_runs, scratch, thread);
+    else
+        msm::accumulate_batched<F, false>(plan, runs, bases, sums, max_runs, scratch, thread);
+}
+
+// `batched` takes a padded plan.
+template <class F>
+void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resident, bool batched,
                   char *accumulator) {
     std::vector<uint32_t> counts;
     for (uint32_t w = 0; w < plan.num_windows; w++) counts.push_back(plan.count(w));
     std::vector<uint32_t> words(plan.num_windows + 2);
     const msm::Runs runs{words.data()};
-    runs.plan(counts.data(), plan.num_windows, resident);
+    runs.plan(counts.data(), plan.num_windows, resident, 4, batched ? msm::GROUP : 1);
 
     // More than there are, as a launch has that knows only how many there may be.
     std::vector<msm::Level> levels;
@@ -133,11 +168,15 @@ void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resid
     std::vector<uint32_t> keys(total, 0xdeadbeefu);
     std::vector<Xyzz<F>> heads(total);
     const msm::Sums sums{accumulator, reinterpret_cast<char *>(heads.data()), keys.data()};
+    std::vector<Quad> scratch(batched ? max_runs * msm::Scratch<F>::BYTES / sizeof(Quad) : 0);
     phase(max_runs + 3, [&](uint32_t t) {
-        if (bases.indices != nullptr)
-            msm::accumulate<F, true>(plan, runs, bases, sums, max_runs, t);
-        else
-            msm::accumulate<F, false>(plan, runs, bases, sums, max_runs, t);
+        if (batched) {
+            char *bytes = reinterpret_cast<char *>(scratch.data());
+            accumulate_batched<F>(plan, runs, bases, sums, max_runs,
+                                  msm::Scratch<F>{bytes, max_runs, t});
+        } else {
+            accumulate<F>(plan, runs, bases, sums, max_runs, t);
+        }
     });
     for (const msm::Level &level : levels)
         phase(level.runs_out() + 3, [&](uint32_t t) { msm::fold<F>(sums, level, t); });
@@ -190,9 +229,10 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
 extern "C" {
 
 void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t bin_bits,
-                          uint32_t len, uint64_t stride, uint32_t at_once, const void *scalars,
-                          uint32_t *offsets, uint32_t *entries) {
-    const Shape shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits, len, stride};
+                          uint32_t unit, uint32_t len, uint64_t stride, uint32_t at_once,
+                          const void *scalars, uint32_t *offsets, uint32_t *entries) {
+    const Shape shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits,
+                      unit,        len,         stride};
     make_plan(shape, at_once, static_cast<const char *>(scalars), offsets, entries);
 }
 
@@ -201,11 +241,11 @@ void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t b
         const uint32_t *offsets, const uint32_t *entries, uint32_t num_windows,             \
         uint32_t num_buckets, uint32_t len, uint64_t stride, const void *bases,             \
         const uint32_t *indices, uint32_t base_first, uint32_t num_bases,                   \
-        uint32_t resident, void *accumulator) {                                             \
+        uint32_t resident, uint32_t batched, void *accumulator) {                           \
         fill_buckets<F>(msm::Plan{offsets, entries, num_windows, num_buckets, len, stride}, \
                         msm::Bases{static_cast<const char *>(bases), indices, base_first,   \
                                    num_bases, len},                                         \
-                        resident, static_cast<char *>(accumulator));                        \
+                        resident, batched != 0, static_cast<char *>(accumulator));          \
     }                                                                                       \
     void twinlock_cuda_msm_reduce_##group(uint32_t num_windows, uint32_t rows,              \
                                           uint32_t columns, uint32_t row_parts,             \

@@ -7,7 +7,9 @@
 mod wgsl;
 
 pub(crate) use wgsl::list;
-pub use wgsl::{FP_UNITS, add, add_affine, decode, point_accessors, point_types, to_jacobian};
+pub use wgsl::{
+    FP_UNITS, add, add_affine, decode, point_accessors, point_types, store_coordinates, to_jacobian,
+};
 
 use crate::formula::{Algebra, OverFp, OverFp2, Recorder, Reg, Routine};
 

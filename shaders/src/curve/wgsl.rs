@@ -8,8 +8,9 @@
 use std::fmt::Write as _;
 
 use super::Curve;
+use crate::field::{kernel_radix_bits, literal, loose};
 use crate::formula::{Opcode, Part, Rare, Reg, Routine, Step};
-use crate::{Arithmetic, Style, literal, loose};
+use crate::{Arithmetic, Style};
 use twinlock_fields::FP;
 
 /// `Xyzz`, `Affine` and what needs no multiplication; goes behind the prelude of Fp.
@@ -44,7 +45,7 @@ fn affine_to_xyzz(q: Affine) -> Xyzz {{ return Xyzz({xy}, {ones}); }}
 pub fn point_accessors(curve: Curve, name: &str) -> String {
     let mut text = String::new();
     let words = |at: String| format!("fp_load_words_{name}({at})");
-    let converted = |at: String| format!("fp_to_words(fp_load_{name}({at}))");
+    let converted = |at: String| format!("fp_to_words(fp_raw_to_loose(fp_load_raw_{name}({at})))");
     let kinds: [(_, _, _, &dyn Fn(String) -> String); 2] = [
         ("xyzz", "Xyzz", curve.xyzz_len(), &words),
         ("affine", "Affine", curve.affine_len(), &converted),
@@ -117,12 +118,14 @@ var result: Jacobian;
     )
 }
 
-/// `fn decode(q: Affine) -> Decoded`: from integers read as Montgomery forms to the coordinates,
-/// then y^2 - x^3 - b.
+/// `fn decode(q: Affine) -> Decoded`: from integers, packed as they are, to the coordinates, then
+/// y^2 - x^3 - b.
 pub fn decode(curve: Curve, arithmetic: Arithmetic, style: Style) -> String {
     let mut inputs = inputs(&[("q.", curve.affine_len())]);
     inputs.push("fp_to_words(fp_one())".into());
-    let radix = literal(&FP, arithmetic, &FP.power_of_two(FP.radix_bits() as i32));
+    // Read as an in-kernel value, an integer v stands for v over the radix.
+    let radix = FP.power_of_two(kernel_radix_bits(&FP, arithmetic) as i32);
+    let radix = literal(&FP, arithmetic, &radix);
     inputs.push(format!("fp_to_words({radix})"));
     let len = 3 * curve.degree();
     let body = body(&curve.decode(), style, &inputs, &assign("result.", len));
@@ -135,6 +138,19 @@ var result: Decoded;
 }}
 ",
         body.globals, body.code
+    )
+}
+
+/// Statements that store coordinates `0..len` of `point` in canonical form, by `name`'s accessors
+/// from unit `at` on. A loop, for what a value costs here is written once then.
+pub fn store_coordinates(name: &str, point: &str, len: usize) -> String {
+    let values = list(len, ", ", |i| format!("{point}.c{i}"));
+    format!(
+        "var coordinates = array<FpWords, {len}>({values});
+for (var i = 0u; i < {len}u; i += 1u) {{
+fp_store_{name}(at + {FP_UNITS}u * i, fp_tighten(fp_from_words(coordinates[i])));
+}}
+"
     )
 }
 

@@ -59,18 +59,18 @@ impl Form {
 
     /// Twice the modulus.
     fn twice_modulus(&self) -> Vec<u32> {
+        twinlock_fields::split_limbs(&self.twice_modulus_words(), self.width, self.count)
+    }
+
+    /// Twice the modulus, which has room in the words of one.
+    fn twice_modulus_words(&self) -> Vec<u32> {
         let mut carry = 0;
-        let words: Vec<_> = self
-            .field
-            .modulus
-            .iter()
-            .map(|word| {
-                let twice = word << 1 | carry;
-                carry = word >> 31;
-                twice
-            })
-            .collect();
-        twinlock_fields::split_limbs(&words, self.width, self.count)
+        let twice = |word: &u32| {
+            let twice = word << 1 | carry;
+            carry = word >> 31;
+            twice
+        };
+        self.field.modulus.iter().map(twice).collect()
     }
 
     /// log2 of the in-kernel radix.
@@ -157,9 +157,9 @@ pub fn prelude(field: &Field, arithmetic: Arithmetic) -> String {
 /// What formulas compute with, behind [`prelude`]. A *loose* value is below twice the modulus where
 /// that saves work (every arithmetic but [`Arithmetic::Wide`]), else below it:
 /// `F_add_loose F_sub_loose F_mul_loose F_sqr_loose` are of and give loose values, and
-/// `F_tighten(a)` is below the modulus. Between them values lie packed, as `FWords`:
-/// `F_words_are_zero(w)` tells whether a loose value stands for zero, `F_words_neg(w)` negates a
-/// value below the modulus.
+/// `F_tighten(a)` is below the modulus, `F_raw_to_loose(a)` is a raw value's. Between them values
+/// lie packed, as `FWords`: `F_words_are_zero(w)` tells whether a loose value stands for zero,
+/// `F_words_neg(w)` is its negative.
 pub fn loose(field: &Field, arithmetic: Arithmetic) -> String {
     let form = Form::new(field, arithmetic);
     let (f, ty) = (field.name, form.ty());
@@ -178,7 +178,12 @@ pub fn loose(field: &Field, arithmetic: Arithmetic) -> String {
     code.close();
     code.open(format!("fn {f}_words_neg(words: {ty}Words) -> {ty}Words"));
     code.line(format!("if {is_zero} {{ return words; }}"));
-    for (i, limb) in field.modulus.iter().enumerate() {
+    let bound = if arithmetic == Arithmetic::Wide {
+        field.modulus.to_vec()
+    } else {
+        form.twice_modulus_words()
+    };
+    for (i, limb) in bound.iter().enumerate() {
         let (word, before) = (word(i), i.wrapping_sub(1));
         code.line(format!("let t{i} = {limb}u - {word};"));
         if i == 0 {
@@ -208,10 +213,17 @@ pub fn loose(field: &Field, arithmetic: Arithmetic) -> String {
     code.open(format!("fn {f}_sqr_loose(a: {ty}) -> {ty}"));
     code.line(format!("return {f}_mul(a, a);"));
     code.close();
-    code.open(format!("fn {f}_tighten(a: {ty}) -> {ty}"));
-    code.line("return a;");
-    code.close();
+    for name in ["tighten", "raw_to_loose"] {
+        code.open(format!("fn {f}_{name}(a: {ty}) -> {ty}"));
+        code.line("return a;");
+        code.close();
+    }
     code.text
+}
+
+/// The power of two by which [`Arithmetic`]'s in-kernel form multiplies.
+pub fn kernel_radix_bits(field: &Field, arithmetic: Arithmetic) -> u32 {
+    Form::new(field, arithmetic).radix_bits()
 }
 
 /// Functions to read and, if `read_write`, write elements of `field` in the storage binding

@@ -66,7 +66,7 @@ pub(super) fn write(form: &Form, code: &mut Code) {
     mul(form, "", &p, code);
     sqr(form, "", &p, code);
     words(form, code);
-    raw_to_kernel(form, &p, code);
+    raw_to_kernel(form, &p, true, code);
     kernel_to_raw(form, &p, code);
 }
 
@@ -79,6 +79,7 @@ pub(super) fn write_loose(form: &Form, code: &mut Code) {
     add_and_sub(form, "_loose", &twice, code);
     mul(form, "_loose", &p, code);
     sqr(form, "_loose", &p, code);
+    raw_to_kernel(form, &p, false, code);
     code.open(format!("fn {f}_tighten(a: {ty}) -> {ty}"));
     for i in 0..form.count {
         code.line(format!("let t{i} = a.l{i};"));
@@ -250,8 +251,8 @@ fn words(form: &Form, code: &mut Code) {
 }
 
 /// `a * 2^k mod p`. The quotient of `a * 2^k` by the modulus is estimated from the top 16 bits of
-/// `a`; the estimate is right or one too small.
-fn raw_to_kernel(form: &Form, p: &[u32], code: &mut Code) {
+/// `a`; the estimate is right or one too small, which only a tight value has to know.
+fn raw_to_kernel(form: &Form, p: &[u32], tight: bool, code: &mut Code) {
     let (f, ty, n, k) = (form.field.name, form.ty(), form.count, form.radix_excess());
     let (width, mask) = (form.width, form.mask());
     let column = Column::of(form);
@@ -261,7 +262,8 @@ fn raw_to_kernel(form: &Form, p: &[u32], code: &mut Code) {
     // and the rounding costs q less than 2^(k - 14).
     let (low, s) = (form.field.bits - 16, 31 - k);
     let scale = scale(form, k + s + low);
-    code.open(format!("fn {f}_raw_to_kernel(a: {ty}) -> {ty}"));
+    let name = if tight { "kernel" } else { "loose" };
+    code.open(format!("fn {f}_raw_to_{name}(a: {ty}) -> {ty}"));
     let (at, shift) = (low / width, low % width);
     let parts: Vec<_> = (at..n as u32)
         .map(|i| match (i * width).checked_sub(low) {
@@ -279,7 +281,11 @@ fn raw_to_kernel(form: &Form, p: &[u32], code: &mut Code) {
         code.line(format!("let x{i} = {signed}({shifted}) - q * {p}{suffix}{carry};"));
         code.line(format!("let t{i} = u32(x{i}) & {mask}u;"));
     }
-    carry_and_subtract(form, p, Column::U32, code);
+    if tight {
+        carry_and_subtract(form, p, Column::U32, code);
+    } else {
+        code.line(format!("return {};", form.value(|i| format!("t{i}"))));
+    }
     code.close();
 }
 

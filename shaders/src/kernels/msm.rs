@@ -13,7 +13,7 @@
 use twinlock_fields::FP;
 
 use crate::curve::{
-    Curve, FP_UNITS, add, add_affine, list, point_accessors, point_types, to_jacobian,
+    Curve, FP_UNITS, add, add_affine, point_accessors, point_types, store_coordinates, to_jacobian,
 };
 use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
 
@@ -23,29 +23,19 @@ pub const THREADS: u32 = 64;
 pub const NO_KEY: u32 = u32::MAX;
 
 /// Adds bases into buckets. One thread a run of `run_len` entries, `dispatch_runs` runs from
-/// `run_first` of each window. Base i of the map is `bases[i - base_first]`; outside there is none.
+/// `run_first` of each window. Scalar i has base `bases[i - base_first]` or, if `indexed`,
+/// `bases[indices[i] - base_first]`; none outside, nor where `indices[i]` is `u32::MAX`.
 /// Bindings: offsets and entries (a plan's), bases, accumulator (elements), heads (elements, `runs`
-/// a window), keys (words). Params: total, dispatch_runs, run_first, runs, run_len, num_buckets,
-/// len, stride, base_first, num_bases.
+/// a window), keys (words), indices (words; any unless `indexed`). Params: total, dispatch_runs,
+/// run_first, runs, run_len, num_buckets, len, stride, base_first, num_bases, indexed.
 pub const ACCUMULATE_G1: Kernel = Kernel {
     name: "msm_accumulate_g1",
-    source: |a, s| accumulate("msm_accumulate_g1", Curve::G1, false, a, s),
+    source: |a, s| accumulate("msm_accumulate_g1", Curve::G1, a, s),
 };
 /// As [`ACCUMULATE_G1`].
 pub const ACCUMULATE_G2: Kernel = Kernel {
     name: "msm_accumulate_g2",
-    source: |a, s| accumulate("msm_accumulate_g2", Curve::G2, false, a, s),
-};
-/// As [`ACCUMULATE_G1`] with a last binding, indices (words): scalar i has base `indices[i]`, none
-/// if that is `u32::MAX`.
-pub const ACCUMULATE_INDEXED_G1: Kernel = Kernel {
-    name: "msm_accumulate_indexed_g1",
-    source: |a, s| accumulate("msm_accumulate_indexed_g1", Curve::G1, true, a, s),
-};
-/// As [`ACCUMULATE_INDEXED_G1`].
-pub const ACCUMULATE_INDEXED_G2: Kernel = Kernel {
-    name: "msm_accumulate_indexed_g2",
-    source: |a, s| accumulate("msm_accumulate_indexed_g2", Curve::G2, true, a, s),
+    source: |a, s| accumulate("msm_accumulate_g2", Curve::G2, a, s),
 };
 /// Folds a level of heads into the accumulator and the next level. One thread a run of `run_len`
 /// heads, `runs_out` runs a window. Bindings: accumulator, heads, keys. Params: total, runs_in,
@@ -82,8 +72,6 @@ pub const FINISH_G2: Kernel =
 pub const KERNELS: &[Kernel] = &[
     ACCUMULATE_G1,
     ACCUMULATE_G2,
-    ACCUMULATE_INDEXED_G1,
-    ACCUMULATE_INDEXED_G2,
     FOLD_G1,
     FOLD_G2,
     SEGMENTS_G1,
@@ -137,37 +125,20 @@ const BUCKET_AT: &str = "fn bucket_at(table: u32, first: u32, position: u32) -> 
 }
 ";
 
-fn accumulate(
-    name: &'static str,
-    curve: Curve,
-    indexed: bool,
-    arithmetic: Arithmetic,
-    style: Style,
-) -> Module {
+fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
     let mut body = point_functions(curve, arithmetic, &["bases", "accumulator", "heads"]);
     body += &add_affine(curve, style);
     body += FLUSH;
     body += BUCKET_AT;
-    let mut bindings = vec![
+    let bindings = vec![
         words("offsets"),
         words("entries"),
         elements("bases"),
         elements("accumulator"),
         elements("heads"),
         words("keys"),
+        words("indices"),
     ];
-    // An entry never names a scalar past `len`, unless the plan is none.
-    let base = if indexed {
-        bindings.push(words("indices"));
-        "        let scalar = entry & 0x7fffffffu;
-        var index = 0xffffffffu;
-        if scalar < params.len { index = indices[params.indices_offset + scalar]; }
-        let base = index - params.base_first;
-        let has_base = index != 0xffffffffu && base < params.num_bases;"
-    } else {
-        "        let base = (entry & 0x7fffffffu) - params.base_first;
-        let has_base = base < params.num_bases;"
-    };
     let main = format!(
         "    if id >= params.total {{ return; }}
     let window = id / params.dispatch_runs;
@@ -201,8 +172,15 @@ fn accumulate(
         let entry = next;
         position += 1u;
         if position < end {{ next = entries[window_entries + position]; }}
-{base}
-        if has_base {{
+        // An entry never names a scalar past `len`, unless the plan is none.
+        var index = entry & 0x7fffffffu;
+        if params.indexed != 0u {{
+            let scalar = index;
+            index = 0xffffffffu;
+            if scalar < params.len {{ index = indices[params.indices_offset + scalar]; }}
+        }}
+        let base = index - params.base_first;
+        if index != 0xffffffffu && base < params.num_bases {{
             var point = affine_load_bases(base);
             if (entry >> 31u) != 0u {{ point = affine_negate(point); }}
             add_affine(&sum, point);
@@ -221,6 +199,7 @@ fn accumulate(
         "stride",
         "base_first",
         "num_bases",
+        "indexed",
     ];
     Module::assemble(name, THREADS, bindings, params, &body, &main)
 }
@@ -345,12 +324,7 @@ fn finish(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style
     body += &accessors(&FP, "windows", true, arithmetic);
     body += &to_jacobian(curve, style);
     let len = 3 * curve.degree();
-    let stores = list(len, "\n", |i| {
-        format!(
-            "    fp_store_windows(at + {}u, fp_tighten(fp_from_words(point.c{i})));",
-            i * FP_UNITS
-        )
-    });
+    let stores = store_coordinates("windows", "point", len);
     let main = format!(
         "    if id >= params.total {{ return; }}
     let point = to_jacobian(xyzz_load_sums(params.in_first + id));

@@ -2,7 +2,7 @@
 
 use twinlock_fields::FP;
 
-use crate::curve::{Curve, FP_UNITS, decode, list, point_types};
+use crate::curve::{Curve, FP_UNITS, decode, list, point_types, store_coordinates};
 use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
 
 /// Threads of a workgroup.
@@ -10,26 +10,19 @@ pub const THREADS: u32 = 64;
 
 /// Decodes uncompressed points: x then y, big-endian, with Zcash's flag bits. One thread a point.
 /// Bindings: source and points (elements), status (one atomic word, lowered to `index_first` + the
-/// first index that is bad; bad points become the identity). Params: len, on_curve (0 or 1),
-/// index_first.
-pub const DECODE_G1: Kernel =
-    Kernel { name: "decode_points_g1", source: |a, s| decode_points(Curve::G1, false, a, s) };
+/// first index that is bad; bad points become the identity). Source and points may be the same.
+/// Params: len, on_curve (0 or 1), index_first.
+pub const DECODE_G1: Kernel = Kernel {
+    name: "decode_points_g1",
+    source: |a, s| decode_points("decode_points_g1", Curve::G1, a, s),
+};
 /// As [`DECODE_G1`], over Fp2: coefficients as c1, c0.
-pub const DECODE_G2: Kernel =
-    Kernel { name: "decode_points_g2", source: |a, s| decode_points(Curve::G2, false, a, s) };
-/// As [`DECODE_G1`] in place: bindings points, status.
-pub const DECODE_G1_IN_PLACE: Kernel = Kernel {
-    name: "decode_points_g1_in_place",
-    source: |a, s| decode_points(Curve::G1, true, a, s),
+pub const DECODE_G2: Kernel = Kernel {
+    name: "decode_points_g2",
+    source: |a, s| decode_points("decode_points_g2", Curve::G2, a, s),
 };
-/// As [`DECODE_G2`] in place: bindings points, status.
-pub const DECODE_G2_IN_PLACE: Kernel = Kernel {
-    name: "decode_points_g2_in_place",
-    source: |a, s| decode_points(Curve::G2, true, a, s),
-};
-
 /// This file's kernels.
-pub const KERNELS: &[Kernel] = &[DECODE_G1, DECODE_G2, DECODE_G1_IN_PLACE, DECODE_G2_IN_PLACE];
+pub const KERNELS: &[Kernel] = &[DECODE_G1, DECODE_G2];
 
 const SWAP: &str = "fn swap_words(v: vec4<u32>) -> vec4<u32> {
     let eight = vec4<u32>(8u);
@@ -41,15 +34,8 @@ const SWAP: &str = "fn swap_words(v: vec4<u32>) -> vec4<u32> {
 fn any_bits(v: vec4<u32>) -> u32 { return v.x | v.y | v.z | v.w; }
 ";
 
-fn decode_points(curve: Curve, in_place: bool, arithmetic: Arithmetic, style: Style) -> Module {
-    let name = match (curve, in_place) {
-        (Curve::G1, false) => DECODE_G1.name,
-        (Curve::G2, false) => DECODE_G2.name,
-        (Curve::G1, true) => DECODE_G1_IN_PLACE.name,
-        (Curve::G2, true) => DECODE_G2_IN_PLACE.name,
-    };
+fn decode_points(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
     let (degree, len) = (curve.degree(), curve.affine_len());
-    let source = if in_place { "points" } else { "source" };
     let mut body = prelude(&FP, arithmetic);
     body += &accessors(&FP, "points", true, arithmetic);
     body += SWAP;
@@ -59,7 +45,7 @@ fn decode_points(curve: Curve, in_place: bool, arithmetic: Arithmetic, style: St
         // The file has the higher coefficient first.
         let at = (i / degree * degree + degree - 1 - i % degree) * FP_UNITS;
         let quads = list(FP_UNITS, ", ", |quad| {
-            format!("swap_words({source}[start + {}u])", at + FP_UNITS - 1 - quad)
+            format!("swap_words(source[start + {}u])", at + FP_UNITS - 1 - quad)
         });
         format!("    var v{i} = FpWords({quads});")
     });
@@ -68,36 +54,32 @@ fn decode_points(curve: Curve, in_place: bool, arithmetic: Arithmetic, style: St
     let any =
         list(len * FP_UNITS, " | ", |i| format!("any_bits(v{}.w{})", i / FP_UNITS, i % FP_UNITS));
     let below = list(len, " && ", |i| format!("fp_words_below_modulus(v{i})"));
-    let values = list(len, ", ", |i| format!("fp_to_words(fp_raw_to_kernel(fp_from_words(v{i})))"));
+    let values = list(len, ", ", |i| format!("v{i}"));
     let off = list(degree, " && ", |i| format!("fp_words_are_zero(decoded.c{})", len + i));
-    let stores = list(len, "\n", |i| {
-        let value = format!("fp_tighten(fp_from_words(decoded.c{i}))");
-        let value = format!("fp_select(fp_zero(), {value}, good)");
-        format!("    fp_store_points(at + {}u, {value});", i * FP_UNITS)
-    });
+    let stores = store_coordinates("points", "decoded", len);
     let main = format!(
         "    if id >= params.len {{ return; }}
     let at = id * {units}u;
-    let start = params.{source}_offset + at;
+    let start = params.source_offset + at;
 {loads}
     let flags = v{first}.w2.w >> 29u;
     v{first}.w2.w &= 0x1fffffffu;
     let is_zero = ({any}) == 0u;
     // Infinity is its flag and zeros; (0, 0) without it may not pass for infinity.
     var good = (flags == 2u && is_zero) || (flags == 0u && !is_zero && {below});
-    let decoded = decode(Affine({values}));
+    var decoded = decode(Affine({values}));
     if params.on_curve != 0u && !is_zero {{ good = good && {off}; }}
-    if !good {{ atomicMin(&status[params.status_offset], params.index_first + id); }}
+    if !good {{
+        atomicMin(&status[params.status_offset], params.index_first + id);
+        decoded = Decoded();
+    }}
 {stores}",
         units = len * FP_UNITS,
     );
-    let mut bindings = vec![
+    let bindings = vec![
         Binding::elements("source", Access::ReadWrite),
         Binding::elements("points", Access::ReadWrite),
         Binding::atomics("status"),
     ];
-    if in_place {
-        bindings.remove(0);
-    }
     Module::assemble(name, THREADS, bindings, vec!["len", "on_curve", "index_first"], &body, &main)
 }

@@ -20,12 +20,17 @@ pub struct Candidate {
     pub backend: Box<dyn Backend>,
     /// How to make work fail on its devices, if there is a way.
     pub poison: Option<Poison>,
+    /// What its trials are called besides the device's name, where one device is tested in several
+    /// ways.
+    pub label: &'static str,
+    /// Which trials it is tested with.
+    pub chosen: fn(&str) -> bool,
 }
 
 impl Candidate {
     /// A backend without a way to make work fail.
     pub fn new(backend: Box<dyn Backend>) -> Self {
-        Self { backend, poison: None }
+        Self { backend, poison: None, label: "", chosen: |_| true }
     }
 
     /// The same with a way to make work fail. There is no default: what fails when it runs, and is
@@ -38,6 +43,18 @@ impl Candidate {
         poison: impl Fn(&mut Fixture, Stream) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
         Self { poison: Some(Arc::new(poison)), ..self }
+    }
+
+    /// The same under a name of its own.
+    #[must_use]
+    pub fn labelled(self, label: &'static str) -> Self {
+        Self { label, ..self }
+    }
+
+    /// The same with those trials alone whose names `chosen` takes.
+    #[must_use]
+    pub fn with_trials(self, chosen: fn(&str) -> bool) -> Self {
+        Self { chosen, ..self }
     }
 }
 
@@ -143,7 +160,8 @@ fn named_trials(candidates: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Nam
     };
     let mut missing = settings.require.clone();
     missing.retain(|name| !elsewhere(name));
-    for Candidate { backend, poison } in candidates {
+    let mut lists = Vec::new();
+    for Candidate { backend, poison, label, chosen } in candidates {
         let backend: Arc<dyn Backend> = Arc::from(backend);
         let found = backend.discover();
         // A backend is there if one of its devices is; one that found none says why itself.
@@ -156,12 +174,26 @@ fn named_trials(candidates: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Nam
         for device in found {
             missing.retain(|name| *name != device.name);
             match device.usable {
-                Ok(_) => named.extend(trials_on(&backend, &device.name, poison.clone(), settings)),
+                Ok(_) => {
+                    let subject = Arc::new(Subject {
+                        backend: backend.clone(),
+                        name: device.name,
+                        poison: poison.clone(),
+                        device: Mutex::default(),
+                    });
+                    lists.push(trials_on(&subject, label, chosen, settings).into_iter());
+                }
                 Err(reason) => {
-                    named.push(absent(&device.name, reason, required || asked(&device.name)));
+                    let name = &device.name;
+                    named.push(absent(name, label, reason, required || asked(name)));
                 }
             }
         }
+    }
+    // In turn, so that several subjects are at work where several threads are.
+    while !lists.is_empty() {
+        named.extend(lists.iter_mut().filter_map(Iterator::next));
+        lists.retain(|list| list.len() > 0);
     }
     named.extend(missing.into_iter().map(|name| {
         Named::test(format!("{name} available"), move || {
@@ -172,29 +204,27 @@ fn named_trials(candidates: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Nam
 }
 
 fn trials_on(
-    backend: &Arc<dyn Backend>,
-    name: &str,
-    poison: Option<Poison>,
+    subject: &Arc<Subject>,
+    label: &str,
+    chosen: fn(&str) -> bool,
     settings: &Arc<Settings>,
 ) -> Vec<Named> {
-    let subject = Arc::new(Subject {
-        backend: backend.clone(),
-        name: name.into(),
-        poison,
-        device: Mutex::default(),
-    });
     let named = |trial: Trial| {
         let (subject, settings) = (subject.clone(), settings.clone());
-        Named::ignorable_test(format!("{name} {}", trial.name), move || {
-            subject.run(&trial, &settings)
-        })
+        let name = trial_name(&subject.name, label, trial.name);
+        Named::ignorable_test(name, move || subject.run(&trial, &settings))
     };
-    trials::all().into_iter().map(named).collect()
+    trials::all().into_iter().filter(|trial| chosen(trial.name)).map(named).collect()
+}
+
+fn trial_name(device: &str, label: &str, trial: &str) -> String {
+    let words = [device, label, trial];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// The one trial of a device that cannot be used.
-fn absent(name: &str, reason: String, required: bool) -> Named {
-    Named::ignorable_test(format!("{name} available"), move || {
+fn absent(name: &str, label: &str, reason: String, required: bool) -> Named {
+    Named::ignorable_test(trial_name(name, label, "available"), move || {
         if required {
             return Err(format!("TWINLOCK_REQUIRE names it, but: {reason}").into());
         }

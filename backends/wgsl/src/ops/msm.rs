@@ -13,7 +13,6 @@ use crate::launcher::Launcher;
 /// The kernels of a group.
 struct Kernels {
     accumulate: Kernel,
-    accumulate_indexed: Kernel,
     fold: Kernel,
     segments: Kernel,
     sum: Kernel,
@@ -24,7 +23,6 @@ const fn kernels(group: Group) -> Kernels {
     match group {
         Group::G1 => Kernels {
             accumulate: msm::ACCUMULATE_G1,
-            accumulate_indexed: msm::ACCUMULATE_INDEXED_G1,
             fold: msm::FOLD_G1,
             segments: msm::SEGMENTS_G1,
             sum: msm::SUM_G1,
@@ -32,7 +30,6 @@ const fn kernels(group: Group) -> Kernels {
         },
         Group::G2 => Kernels {
             accumulate: msm::ACCUMULATE_G2,
-            accumulate_indexed: msm::ACCUMULATE_INDEXED_G2,
             fold: msm::FOLD_G2,
             segments: msm::SEGMENTS_G2,
             sum: msm::SUM_G2,
@@ -192,7 +189,6 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
     let most_runs = (additions_per_dispatch(group) / runs.len).max(1);
     let dispatch_runs = window_runs.min(most_runs);
     let dispatch_windows = (most_runs / window_runs).max(1);
-    let kernel = if indices.is_some() { &kernels.accumulate_indexed } else { &kernels.accumulate };
     for window_first in (0..shape.num_windows).step_by(dispatch_windows as usize) {
         let windows = (dispatch_windows as u32).min(shape.num_windows - window_first);
         // Of a view with so many bytes a window, those of the windows of this dispatch.
@@ -203,17 +199,17 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         let table_bytes = (u64::from(shape.num_buckets) + 1) * INDEX_BYTES;
         let buckets_bytes = u64::from(shape.num_buckets) * xyzz_bytes(group);
         let heads_bytes = window_runs * xyzz_bytes(group);
-        let mut views = vec![
+        let entries = shape.entries(op.plan(), window_first, windows)?;
+        let views = [
             launcher.view(of_windows(shape.offsets(op.plan())?, 0, table_bytes)?)?,
-            launcher.view(shape.entries(op.plan(), window_first, windows)?)?,
+            launcher.view(entries)?,
             launcher.view(op.bases())?,
             launcher.view(of_windows(op.accumulator(), 0, buckets_bytes)?)?,
             launcher.view(of_windows(op.workspace(), keys_bytes, heads_bytes)?)?,
             launcher.view(of_windows(op.workspace(), 0, window_runs * INDEX_BYTES)?)?,
+            // Bound for nothing where there are no indices.
+            launcher.view(indices.unwrap_or(entries))?,
         ];
-        if let Some(indices) = indices {
-            views.push(launcher.view(indices)?);
-        }
         for run_first in (0..window_runs).step_by(dispatch_runs as usize) {
             let here = dispatch_runs.min(window_runs - run_first);
             let total = u64::from(windows) * here;
@@ -228,9 +224,10 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
                 word("entries of a window", shape.stride)?,
                 base_first,
                 num_bases as u32,
+                u32::from(indices.is_some()),
             ];
             let groups = grid(launcher, total, msm::THREADS)?;
-            launcher.dispatch(kernel, &views, &params, groups)?;
+            launcher.dispatch(&kernels.accumulate, &views, &params, groups)?;
         }
     }
 

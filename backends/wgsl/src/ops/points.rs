@@ -11,12 +11,9 @@ use crate::launcher::Launcher;
 const POINTS_PER_DISPATCH: u64 = 1 << 20;
 
 pub(crate) fn decode(launcher: &mut Launcher<'_>, op: &DecodePoints) -> Result<()> {
-    let in_place = op.source().same_bytes(op.target());
-    let kernel = match (op.group(), in_place) {
-        (Group::G1, false) => points::DECODE_G1,
-        (Group::G2, false) => points::DECODE_G2,
-        (Group::G1, true) => points::DECODE_G1_IN_PLACE,
-        (Group::G2, true) => points::DECODE_G2_IN_PLACE,
+    let kernel = match op.group() {
+        Group::G1 => points::DECODE_G1,
+        Group::G2 => points::DECODE_G2,
     };
     let on_curve = u32::from(op.check() == PointCheck::OnCurve);
     let status = launcher.view(op.status())?;
@@ -24,11 +21,11 @@ pub(crate) fn decode(launcher: &mut Launcher<'_>, op: &DecodePoints) -> Result<(
     for first in (0..op.len()).step_by(POINTS_PER_DISPATCH as usize) {
         let len = POINTS_PER_DISPATCH.min(op.len() - first);
         let (start, size) = (first * point_bytes, len * point_bytes);
-        let target = launcher.view(op.target().slice(start, size)?)?;
-        let mut views = vec![target, status.clone()];
-        if !in_place {
-            views.insert(0, launcher.view(op.source().slice(start, size)?)?);
-        }
+        let views = [
+            launcher.view(op.source().slice(start, size)?)?,
+            launcher.view(op.target().slice(start, size)?)?,
+            status.clone(),
+        ];
         let params = [len as u32, on_curve, word("points of decode_points", first)?];
         let groups = grid(launcher, len, points::THREADS)?;
         launcher.dispatch(&kernel, &views, &params, groups)?;

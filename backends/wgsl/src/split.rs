@@ -1,0 +1,254 @@
+//! Kernels for views that lie in several bindings.
+//!
+//! A view may cross from one buffer of its region into the next, or be longer than a binding may
+//! be. Such a view is bound in parts, one after the other, and the kernel's text is written anew:
+//! each access finds its part by the parts' lengths. Buffers end at multiples of 256 bytes, so no
+//! array element, of 4 or 16 bytes, lies in two parts.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use twinlock_shaders::{Access, Binding};
+
+/// The text of a kernel with `parts` bindings in the place of each of `bindings`, in their order;
+/// the uniform of its parameters, if it has one, comes after them.
+pub(crate) fn split(wgsl: &str, bindings: &[Binding], parts: u32) -> String {
+    let mut text = wgsl.to_owned();
+    for (index, binding) in (0..).zip(bindings) {
+        let whole = declaration(index, binding, binding.name);
+        let in_parts: String = (0..parts)
+            .map(|part| {
+                let name = format!("{}_part{part}", binding.name);
+                declaration(index * parts + part, binding, &name)
+            })
+            .collect();
+        text = text.replace(&whole, &in_parts);
+    }
+    let uniform = |index: u32| format!("@group(0) @binding({index}) var<uniform>");
+    let count = bindings.len() as u32;
+    text = text.replace(&uniform(count), &uniform(count * parts));
+    let mut accesses = Accesses { bindings, used: BTreeSet::new() };
+    let body = accesses.rewrite(&text);
+    let mut functions = String::new();
+    for (name, how) in &accesses.used {
+        if let Some(binding) = bindings.iter().find(|binding| binding.name == name) {
+            functions += &function(binding, how, parts);
+        }
+    }
+    body + &functions
+}
+
+fn element(binding: &Binding) -> &'static str {
+    match (binding.unit_bytes, binding.atomic) {
+        (_, true) => "atomic<u32>",
+        (4, false) => "u32",
+        _ => "vec4<u32>",
+    }
+}
+
+/// As `twinlock_shaders` declares it.
+fn declaration(index: u32, binding: &Binding, name: &str) -> String {
+    let access = match binding.access {
+        Access::Read => "read",
+        Access::ReadWrite => "read_write",
+    };
+    let element = element(binding);
+    format!("@group(0) @binding({index}) var<storage, {access}> {name}: array<{element}>;\n")
+}
+
+/// A function that reaches the element `at`, whichever part it lies in.
+fn function(binding: &Binding, how: &How, parts: u32) -> String {
+    let name = binding.name;
+    let element = if binding.atomic { "u32" } else { element(binding) };
+    let (takes, gives) = match how {
+        How::Get => (String::new(), format!(" -> {element}")),
+        How::Set => (format!(", value: {element}"), String::new()),
+        How::Atomic(call) if call == "atomicLoad" => (String::new(), " -> u32".to_owned()),
+        How::Atomic(call) if call == "atomicStore" => (", value: u32".to_owned(), String::new()),
+        How::Atomic(_) => (", value: u32".to_owned(), " -> u32".to_owned()),
+    };
+    let reach = |part: u32| {
+        let place = format!("{name}_part{part}[i]");
+        match how {
+            How::Get => format!("return {place};"),
+            How::Set => format!("{place} = value; return;"),
+            How::Atomic(call) if call == "atomicLoad" => format!("return {call}(&{place});"),
+            How::Atomic(call) if call == "atomicStore" => {
+                format!("{call}(&{place}, value); return;")
+            }
+            How::Atomic(call) => format!("return {call}(&{place}, value);"),
+        }
+    };
+    let mut text = format!("fn {}(at: u32{takes}){gives} {{\n    var i = at;\n", how.called(name));
+    for part in 0..parts.saturating_sub(1) {
+        let _ = writeln!(
+            text,
+            "    let len{part} = arrayLength(&{name}_part{part});\n    if i < len{part} {{ {} }}\n    \
+             i -= len{part};",
+            reach(part)
+        );
+    }
+    let _ = writeln!(text, "    {}\n}}", reach(parts.saturating_sub(1)));
+    text
+}
+
+/// How an element is used.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum How {
+    Get,
+    Set,
+    /// By the atomic function of this name.
+    Atomic(String),
+}
+
+impl How {
+    /// The function that does so with elements of `name`.
+    fn called(&self, name: &str) -> String {
+        match self {
+            Self::Get => format!("{name}_get"),
+            Self::Set => format!("{name}_set"),
+            Self::Atomic(call) => format!("{name}_{call}"),
+        }
+    }
+}
+
+struct Accesses<'b> {
+    bindings: &'b [Binding],
+    used: BTreeSet<(String, How)>,
+}
+
+impl Accesses<'_> {
+    /// `text` with calls in the place of every `NAME[index]`.
+    fn rewrite(&mut self, text: &str) -> String {
+        let mut done = String::with_capacity(text.len() * 2);
+        let mut rest = text;
+        while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            let (before, from) = rest.split_at(start);
+            done += before;
+            let len = from.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let (word, after) = from.split_at(len.unwrap_or(from.len()));
+            rest = after;
+            let index = self
+                .bindings
+                .iter()
+                .any(|binding| binding.name == word)
+                .then(|| enclosed(after))
+                .flatten();
+            let Some((index, after)) = index else {
+                done += word;
+                continue;
+            };
+            rest = self.access(&mut done, word, index, after);
+        }
+        done + rest
+    }
+
+    /// Writes one access behind `done`; the text that is left of `after`.
+    fn access<'t>(
+        &mut self,
+        done: &mut String,
+        name: &str,
+        index: &str,
+        after: &'t str,
+    ) -> &'t str {
+        let index = self.rewrite(index);
+        let assigned = after.trim_start().strip_prefix('=').filter(|value| !value.starts_with('='));
+        let atomic = done.strip_suffix("(&").map(str::to_owned);
+        let (how, rest) = if let Some(start) = atomic {
+            let call = start.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
+            let (start, call) = start.split_at(call);
+            let how = How::Atomic(call.to_owned());
+            let call = how.called(name);
+            *done = format!("{start}{call}({index}");
+            (how, after)
+        } else if let Some((value, rest)) = assigned.and_then(|value| value.split_once(';')) {
+            let value = self.rewrite(value);
+            *done += &format!("{}({index}, {});", How::Set.called(name), value.trim());
+            (How::Set, rest)
+        } else {
+            *done += &format!("{}({index})", How::Get.called(name));
+            (How::Get, after)
+        };
+        self.used.insert((name.to_owned(), how));
+        rest
+    }
+}
+
+/// What is between the bracket that `text` starts with and its end, and what follows.
+fn enclosed(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix('[')?;
+    let mut depth = 1;
+    for (at, c) in inner.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some((inner.get(..at)?, inner.get(at + 1..)?));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+    use twinlock_shaders::{Arithmetic, Style, all_kernels};
+
+    #[test]
+    fn accesses_become_calls() {
+        let bindings = [
+            Binding::words("a", Access::Read),
+            Binding::words("b", Access::ReadWrite),
+            Binding::atomics("c"),
+        ];
+        let mut accesses = Accesses { bindings: &bindings, used: BTreeSet::new() };
+        let text =
+            "b[a[i] + 1u] = a[b[2u]] + ab[3u];\nif a[0u] == b[1u] { x = atomicMin(&c[a[i]], 4u); }";
+        assert_eq!(
+            accesses.rewrite(text),
+            "b_set(a_get(i) + 1u, a_get(b_get(2u)) + ab[3u]);\nif a_get(0u) == b_get(1u) { x = \
+             c_atomicMin(a_get(i), 4u); }"
+        );
+        let used: Vec<_> = accesses.used.iter().map(|(name, how)| how.called(name)).collect();
+        assert_eq!(used, ["a_get", "b_get", "b_set", "c_atomicMin"]);
+    }
+
+    /// Everything that can be compiled in parts is valid, and reaches no binding past its parts.
+    #[test]
+    fn every_kernel_can_be_split() {
+        let flags = ValidationFlags::all();
+        for arithmetic in Arithmetic::ALL {
+            for style in [Style::Unrolled, Style::Compact] {
+                for kernel in all_kernels(arithmetic, style) {
+                    for (wgsl, parts) in
+                        [(kernel.wgsl.clone(), 2), (kernel.wgsl_with_immediates(), 3)]
+                    {
+                        let text = split(&wgsl, &kernel.bindings, parts);
+                        let what = kernel.name;
+                        let module = naga::front::wgsl::parse_str(&text).unwrap_or_else(|error| {
+                            panic!("{what}: {}", error.emit_to_string(&text))
+                        });
+                        Validator::new(flags, Capabilities::all())
+                            .validate(&module)
+                            .unwrap_or_else(|error| {
+                                panic!("{what}: {}", error.emit_to_string(&text))
+                            });
+                        let bound = |space| {
+                            let of = |(_, variable): &(_, &naga::GlobalVariable)| {
+                                std::mem::discriminant(&variable.space)
+                                    == std::mem::discriminant(&space)
+                            };
+                            module.global_variables.iter().filter(of).count()
+                        };
+                        let access = naga::StorageAccess::empty();
+                        let storage = bound(naga::AddressSpace::Storage { access });
+                        assert_eq!(storage, kernel.bindings.len() * parts as usize, "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
