@@ -22,7 +22,7 @@ const LG_REVERSAL: u32 = 8;
 const TABLES_LEN: u32 = (2 << LG_TILE)
     + (4 << MAX_BITS)
     + (1 << LG_LOW)
-    + (2 * MAX_LG << MAX_BITS)
+    + ((2 * MAX_LG) << MAX_BITS)
     + (1 << (MAX_LG - LG_LOW));
 
 /// Bytes of the tables, which [`fill_tables`] writes once for all transforms.

@@ -99,7 +99,7 @@ fn every_number_of_passes() {
     }
 }
 
-/// Three passes of the largest tiles; each direction and order with a coset.
+/// Three passes of the largest tiles, where a coset's powers ride on other passes' factors.
 #[test]
 fn three_passes() {
     let seed = rand::random();
@@ -107,7 +107,8 @@ fn three_passes() {
     let tables = Tables::new();
     let lg = 19;
     let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
-    let some = all(lg).into_iter().filter(|(t, _)| t.natural_input != t.natural_output && t.coset);
+    let rides = |t: &Transform| t.coset && t.inverse == t.natural_input;
+    let some = all(lg).into_iter().filter(|(t, _)| t.natural_input != t.natural_output && rides(t));
     for (transform, oracle) in some {
         let launches = plan(transform, SHARED_BYTES).expect("in range");
         let found = transformed(launches, &values, &tables);
