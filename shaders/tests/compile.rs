@@ -37,7 +37,12 @@ fn each_kernel_launched_with_nothing_to_do() {
         assert!(found == words, "{} did something", module.name);
         let elapsed = start.elapsed();
         total += elapsed;
-        println!("{:24} {:8} + {:8} ms", module.name, made.as_millis(), (elapsed - made).as_millis());
+        println!(
+            "{:24} {:8} + {:8} ms",
+            module.name,
+            made.as_millis(),
+            (elapsed - made).as_millis()
+        );
     }
     println!("{arithmetic:?} {style:?}: {:.1} s", total.as_secs_f64());
 }
