@@ -20,6 +20,7 @@ mod gpu;
 #[cfg(not(target_vendor = "apple"))]
 mod host_memory;
 mod launcher;
+mod measure;
 mod memory;
 mod open;
 mod ops;
