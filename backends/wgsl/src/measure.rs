@@ -9,11 +9,21 @@ use twinlock_shaders::{Arithmetic, Style};
 
 use crate::gpu::Scopes;
 
-/// Chains of additions: enough to fill a large GPU.
-const CHAINS: u32 = 1 << 16;
-/// Additions of a chain: a millisecond or two on a large GPU, below a second on one that is a
-/// hundred times slower.
-const ROUNDS: u32 = 16;
+/// How much a run does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amount {
+    /// Chains of additions, whole workgroups.
+    chains: u32,
+    /// Additions of a chain.
+    rounds: u32,
+}
+
+impl Amount {
+    /// Fills a large GPU for a millisecond or two; one that is a hundred times slower is done within
+    /// a second.
+    pub(crate) const FULL: Self = Self { chains: 1 << 16, rounds: 16 };
+}
+
 /// Each arithmetic runs so often, in turn, after a first time that does not count.
 const RUNS: usize = 3;
 /// A run that takes longer is no candidate's.
@@ -51,10 +61,12 @@ pub(crate) fn fastest(
     queue: &wgpu::Queue,
     candidates: &[Arithmetic],
     style: Style,
+    amount: Amount,
 ) -> Option<Arithmetic> {
+    let run = |arithmetic| Run::new(device, queue, arithmetic, style, amount);
     let mut runs: Vec<_> = candidates
         .iter()
-        .filter_map(|arithmetic| Some((*arithmetic, Run::new(device, queue, *arithmetic, style)?)))
+        .filter_map(|arithmetic| Some((*arithmetic, run(*arithmetic)?)))
         .map(|(arithmetic, run)| (arithmetic, run, Duration::MAX))
         .collect();
     for round in 0..=RUNS {
@@ -76,6 +88,7 @@ pub(crate) fn fastest(
 struct Run {
     pipeline: wgpu::ComputePipeline,
     group: wgpu::BindGroup,
+    groups: u32,
 }
 
 impl Run {
@@ -85,7 +98,9 @@ impl Run {
         queue: &wgpu::Queue,
         arithmetic: Arithmetic,
         style: Style,
+        amount: Amount,
     ) -> Option<Self> {
+        let Amount { chains, rounds } = amount;
         let module = ADDITIONS.build(arithmetic, style);
         let scopes = Scopes::push(device);
         // SAFETY: the kernel has been validated by naga, its loop ends after `rounds`, and its
@@ -121,12 +136,12 @@ impl Run {
                 i.wrapping_add(1).wrapping_mul(0x9e37_79b9) >> if i % 12 == 11 { 4 } else { 0 }
             })
             .collect();
-        let points = u64::from(POINTS + CHAINS);
+        let points = u64::from(POINTS + chains);
         let data = buffer(points * u64::from(WORDS_PER_POINT) * 4, wgpu::BufferUsages::STORAGE);
         queue.write_buffer(&data, 0, bytemuck::cast_slice(&words));
         // The offset of the data, total, rounds.
         let params = buffer(16, wgpu::BufferUsages::UNIFORM);
-        queue.write_buffer(&params, 0, bytemuck::cast_slice(&[0, CHAINS, ROUNDS, 0]));
+        queue.write_buffer(&params, 0, bytemuck::cast_slice(&[0, chains, rounds, 0]));
         let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(module.name),
             layout: &pipeline.get_bind_group_layout(0),
@@ -136,7 +151,7 @@ impl Run {
             ],
         });
         match scopes.pop() {
-            None => Some(Self { pipeline, group }),
+            None => Some(Self { pipeline, group, groups: chains / THREADS }),
             Some(error) => {
                 tracing::debug!(?arithmetic, %error, "not measured");
                 None
@@ -150,7 +165,7 @@ impl Run {
             let mut pass = encoder.begin_compute_pass(&Default::default());
             pass.set_pipeline(&self.pipeline);
             pass.set_bind_group(0, &self.group, &[]);
-            pass.dispatch_workgroups(CHAINS / THREADS, 1, 1);
+            pass.dispatch_workgroups(self.groups, 1, 1);
         }
         let commands = encoder.finish();
         let start = Instant::now();
@@ -164,6 +179,34 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every arithmetic that the first adapter has, where there is one.
+    #[test]
+    fn a_fastest_is_found() {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = wgpu::Backends::PRIMARY;
+        let instance = wgpu::Instance::new(descriptor);
+        let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
+        let Some(adapter) = adapters.into_iter().next() else {
+            eprintln!("not tested: no adapter");
+            return;
+        };
+        let required_features = adapter.features() & wgpu::Features::SHADER_INT64;
+        let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            required_features,
+            required_limits: adapter.limits(),
+            ..Default::default()
+        }))
+        .expect("a device");
+        let candidates: Vec<_> = Arithmetic::ALL
+            .into_iter()
+            .filter(|arithmetic| !arithmetic.needs_int64() || !required_features.is_empty())
+            .collect();
+        let amount = Amount { chains: THREADS, rounds: 2 };
+        let found = fastest(&device, &queue, &candidates, Style::Compact, amount);
+        assert!(found.is_some_and(|found| candidates.contains(&found)), "{found:?}");
+        assert_eq!(fastest(&device, &queue, &[], Style::Compact, amount), None);
+    }
 
     #[test]
     fn choices_are_remembered() {

@@ -9,7 +9,7 @@ use twinlock_shaders::{Arithmetic, Style};
 use crate::adapters::Found;
 use crate::faults::Faults;
 use crate::gpu::Gpu;
-use crate::measure;
+use crate::measure::{self, Amount};
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
 use crate::profile::Profile;
@@ -100,7 +100,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         "opened"
     );
     // A software driver compiles at the first dispatch, and slowly: only what is used, then.
-    if !software {
+    if !software || settings.eager {
         let start = std::time::Instant::now();
         gpu.pipelines.compile_all(&gpu)?;
         tracing::debug!(ms = start.elapsed().as_millis() as u64, "kernels compiled");
@@ -125,7 +125,8 @@ fn measured(
     if let Some(arithmetic) = file.as_deref().and_then(measure::remembered) {
         return arithmetic;
     }
-    let Some(arithmetic) = measure::fastest(device, queue, &Arithmetic::ALL, style) else {
+    let Some(arithmetic) = measure::fastest(device, queue, &Arithmetic::ALL, style, Amount::FULL)
+    else {
         return Arithmetic::Wide;
     };
     if let Some(file) = &file

@@ -14,6 +14,8 @@ pub struct Settings {
     pub memory_bytes: Option<u64>,
     /// `TWINLOCK_WGSL_PROFILE`: whether kernels are timed.
     pub profile: bool,
+    /// `TWINLOCK_WGSL_EAGER`: whether software devices, too, compile and launch every kernel at open.
+    pub eager: bool,
     /// Whether what only some APIs have goes unused: immediates, host memory of our own.
     pub portable: bool,
 }
@@ -61,6 +63,7 @@ impl Settings {
             style,
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
             profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
+            eager: lookup("TWINLOCK_WGSL_EAGER").is_some_and(|text| text == "1"),
             portable: false,
         })
     }
@@ -84,12 +87,14 @@ mod tests {
             ("TWINLOCK_WGSL_STYLE", "unrolled"),
             ("TWINLOCK_WGSL_MEMORY_BYTES", "4096"),
             ("TWINLOCK_WGSL_PROFILE", "1"),
+            ("TWINLOCK_WGSL_EAGER", "1"),
         ]);
         let expected = Settings {
             arithmetic: Some(Arithmetic::Narrow),
             style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
             profile: true,
+            eager: true,
             portable: false,
         };
         assert_eq!(all.expect("all set"), expected);
