@@ -110,7 +110,7 @@ pub fn plan_by_digits(transform: Transform, lg_tile: u32, max_bits: u32) -> Opti
         _ if digits == 1 => Some(vec![single(transform)]),
         // No digit may be short of what a thread has, nor the domain of what reversal takes.
         ..=MAX_LG if lg / digits >= LG_PER_THREAD && lg >= LG_REVERSAL => {
-            let mut launches = passes(transform, lg_tile, digits);
+            let mut launches = passes(transform, lg_tile, &split(lg, digits, max_bits));
             if transform.natural_input == transform.natural_output {
                 launches.push(reverse(lg));
             }
@@ -170,13 +170,43 @@ fn single(transform: Transform) -> Launch {
     pass(transform, lg, 0, 0, 0, flags)
 }
 
+/// The bits of `count` digits, which make up `lg`, each from [`LG_PER_THREAD`] to `max_bits`, that
+/// cost least; large ones come first.
+fn split(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
+    let Some(others) = count.checked_sub(1).filter(|others| *others > 0) else { return vec![lg] };
+    let room = |bits: &u32| {
+        let rest = lg - bits;
+        (others * LG_PER_THREAD..=others * max_bits).contains(&rest)
+    };
+    let splits = (LG_PER_THREAD..=max_bits.min(lg)).rev().filter(room).map(|bits| {
+        let mut digits = vec![bits];
+        digits.extend(split(lg - bits, others, max_bits));
+        digits
+    });
+    splits
+        .min_by_key(|digits| digits.iter().copied().map(pass_cost).sum::<u32>())
+        .unwrap_or_default()
+}
+
+/// What an element costs in a pass, in eighths of a product: five for three levels at once, two for
+/// two, none for one; seven between two steps, and about as much as three for the exchange there.
+const fn pass_cost(bits: u32) -> u32 {
+    let steps = bits.div_ceil(LG_PER_THREAD);
+    let last = match bits - LG_PER_THREAD * (steps - 1) {
+        3 => 5,
+        2 => 2,
+        _ => 0,
+    };
+    (5 + 7 + 3) * (steps - 1) + last
+}
+
 /// The passes from natural to bit-reversed order or the other way.
-fn passes(transform: Transform, lg_tile: u32, count: u32) -> Vec<Launch> {
+fn passes(transform: Transform, lg_tile: u32, digits: &[u32]) -> Vec<Launch> {
     let Transform { lg, inverse, coset, natural_input, .. } = transform;
+    let count = digits.len() as u32;
     let mut launches = Vec::new();
     let mut done = 0;
-    for number in 0..count {
-        let bits = (lg + number) / count;
+    for (number, bits) in (0..).zip(digits.iter().copied()) {
         let left = lg - done - bits;
         let at = if natural_input { left } else { done };
         // Columns are the places below the digit, or for the lowest digit those above.

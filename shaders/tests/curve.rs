@@ -8,7 +8,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::{Coordinate, Fp as CpuFp};
 use twinlock_fields::FP;
-use twinlock_shaders::curve::{self, Curve};
+use twinlock_shaders::curve::{self, Curve, Formula};
 use twinlock_shaders::{Access, Arithmetic, Binding, Module, Style, accessors, prelude};
 
 /// An element of Fp with operators.
@@ -56,43 +56,33 @@ enum Addition {
 /// `p += q` for each thread's pair.
 fn module(curve: Curve, addition: Addition, arithmetic: Arithmetic, style: Style) -> Module {
     let mut body = prelude(&FP, arithmetic);
-    body += &curve::point_types(curve, arithmetic);
-    for name in ["p", "q"] {
-        body += &accessors(&FP, name, true, arithmetic);
-        body += &curve::point_accessors(curve, name);
-    }
-    // The kernel's form and back.
-    let len = curve.xyzz_len();
-    let list = |separator: &str, item: &dyn Fn(usize) -> String| {
-        (0..len).map(item).collect::<Vec<_>>().join(separator)
+    let (formula, call) = match addition {
+        Addition::Affine => (Formula::AddAffine, "affine_load_q(id, false);\n    add_affine();"),
+        Addition::Xyzz => (Formula::Add, "read_q(id);\n    add();"),
     };
-    for name in ["p", "q"] {
-        let loads = list(", ", &|i| format!("fp_to_words(fp_load_{name}(at + {}u))", 3 * i));
+    body += &curve::point_functions(curve, formula, 0, arithmetic, style);
+    // To the kernel's form.
+    let len = curve.xyzz_len();
+    for (name, to) in [("p", "P"), ("q", "Q")] {
+        body += &accessors(&FP, name, true, arithmetic);
         body += &format!(
-            "fn read_{name}(id: u32) -> Xyzz {{ let at = id * {}u; return Xyzz({loads}); }}\n",
-            3 * len
+            "fn read_{name}(id: u32) {{
+    for (var i = 0u; i < {len}u; i += 1u) {{
+        slots[{to} + i] = fp_to_words(fp_load_{name}(3u * (id * {len}u + i)));
+    }}
+}}
+"
         );
     }
-    let stores = list("\n", &|i| {
-        format!("    fp_store_p(at + {}u, fp_tighten(fp_from_words(sum.c{i})));", 3 * i)
-    });
-    let call = match addition {
-        Addition::Affine => {
-            body += &curve::add_affine(curve, style);
-            "add_affine(&sum, affine_load_q(id));"
-        }
-        Addition::Xyzz => {
-            body += &curve::add(curve, style);
-            "add(&sum, read_q(id));"
-        }
-    };
+    body += &curve::affine_accessor(curve, "q");
     let main = format!(
         "    if id >= params.len {{ return; }}
-    var sum = read_p(id);
+    read_p(id);
     {call}
     let at = id * {}u;
-{stores}",
-        3 * len
+{}",
+        3 * len,
+        curve::store_coordinates("p", len)
     );
     let bindings = ["p", "q"].map(|name| Binding::elements(name, Access::ReadWrite)).to_vec();
     Module::assemble("addition", 64, bindings, vec!["len"], &body, &main)

@@ -2,7 +2,7 @@
 
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use twinlock_shaders::{Arithmetic, Module, Style, all_kernels};
+use twinlock_shaders::{Arithmetic, Module, Style, all_kernels, kernels};
 
 fn validated(text: &str, arithmetic: Arithmetic, what: &str) -> (naga::Module, ModuleInfo) {
     let module = naga::front::wgsl::parse_str(text)
@@ -43,7 +43,8 @@ fn translate(kernel: &Module, module: &naga::Module, info: &ModuleInfo) {
 fn every_kernel_is_valid_and_translates() {
     for (arithmetic, style) in Arithmetic::ALL.into_iter().flat_map(|a| Style::ALL.map(|s| (a, s)))
     {
-        for kernel in all_kernels(arithmetic, style) {
+        let measure = kernels::measure::ADDITIONS.build(arithmetic, style);
+        for kernel in all_kernels(arithmetic, style).into_iter().chain([measure]) {
             let what = format!("{} {arithmetic:?} {style:?}", kernel.name);
             let (module, info) = validated(&kernel.wgsl, arithmetic, &what);
             translate(&kernel, &module, &info);

@@ -10,6 +10,7 @@
 //! | `TWINLOCK_WGSL_STYLE` | `compact`, `squared` or `unrolled`, instead of `compact` |
 //! | `TWINLOCK_WGSL_MEMORY_BYTES` | the most bytes of regions on a device |
 //! | `TWINLOCK_WGSL_PROFILE` | `1` logs each kernel's time on the device when that is closed |
+//! | `TWINLOCK_WGSL_EAGER` | `1` compiles and launches every kernel at open on software devices too |
 
 mod adapters;
 mod backend;
@@ -21,6 +22,7 @@ mod gpu;
 #[cfg(not(target_vendor = "apple"))]
 mod host_memory;
 mod launcher;
+mod measure;
 mod memory;
 mod open;
 mod ops;

@@ -10,6 +10,7 @@ use crate::adapters::Found;
 use crate::chunks::Chunks;
 use crate::faults::Faults;
 use crate::gpu::Gpu;
+use crate::measure::{self, Amount};
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
 use crate::profile::Profile;
@@ -56,16 +57,20 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     }));
     faults.attach(&device, &timeline);
 
-    let wide = features.contains(wgpu::Features::SHADER_INT64);
-    let own = if wide { Arithmetic::Wide } else { Arithmetic::Narrow };
-    let arithmetic = settings.arithmetic.unwrap_or(own);
-    if arithmetic.needs_int64() && !wide {
-        let message = "wide or sparse arithmetic is asked for, but its shaders have no u64";
-        return Err(Error::Unsupported(format!("{}: {message}", info.name)));
-    }
     let software = adapter_info.device_type == wgpu::DeviceType::Cpu;
     // Less text is faster on GPUs too: they hold few instructions near.
     let style = settings.style.unwrap_or(Style::Compact);
+    let wide = features.contains(wgpu::Features::SHADER_INT64);
+    let arithmetic = match settings.arithmetic {
+        Some(arithmetic) if arithmetic.needs_int64() && !wide => {
+            let message = "wide or sparse arithmetic is asked for, but its shaders have no u64";
+            return Err(Error::Unsupported(format!("{}: {message}", info.name)));
+        }
+        Some(arithmetic) => arithmetic,
+        None if !wide => Arithmetic::Narrow,
+        None if software => Arithmetic::Wide,
+        None => measured(&device, &queue, &adapter_info, style),
+    };
 
     let cache_file = features
         .contains(wgpu::Features::PIPELINE_CACHE)
@@ -99,10 +104,11 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         "opened"
     );
     // A software driver compiles at the first dispatch, and slowly: only what is used, then.
-    if !software {
+    if !software || settings.eager {
         let start = std::time::Instant::now();
         gpu.pipelines.compile_all(&gpu)?;
         tracing::debug!(ms = start.elapsed().as_millis() as u64, "kernels compiled");
+        gpu.pipelines.launch_all(&gpu)?;
         if let Some(file) = &cache_file
             && let Err(error) = gpu.pipelines.save(file)
         {
@@ -112,16 +118,58 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     Ok(gpu)
 }
 
+/// The arithmetic that was the fastest at the device's first use, or is now.
+fn measured(
+    device: &wgpu::Device,
+    queue: &wgpu::Queue,
+    info: &wgpu::AdapterInfo,
+    style: Style,
+) -> Arithmetic {
+    let file = choice_file(info, style);
+    if let Some(arithmetic) = file.as_deref().and_then(measure::remembered) {
+        return arithmetic;
+    }
+    let Some(arithmetic) = measure::fastest(device, queue, &Arithmetic::ALL, style, Amount::FULL)
+    else {
+        return Arithmetic::Wide;
+    };
+    if let Some(file) = &file
+        && let Err(error) = measure::remember(file, arithmetic)
+    {
+        tracing::debug!(%error, "the measured choice is not kept");
+    }
+    arithmetic
+}
+
+/// Driver and version, fit for a file's name.
+fn version(info: &wgpu::AdapterInfo) -> String {
+    format!("{} {}", info.driver, info.driver_info)
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
+        .take(100)
+        .collect()
+}
+
+/// Where the measured arithmetic is kept: one file a kind of adapter, driver version and style, and
+/// version of ours, whose kernels may differ.
+fn choice_file(info: &wgpu::AdapterInfo, style: Style) -> Option<PathBuf> {
+    let folder = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
+    let name = format!(
+        "arithmetic_{:?}_{}_{}_{style:?}_{}_{}_",
+        info.backend,
+        info.vendor,
+        info.device,
+        env!("CARGO_PKG_VERSION"),
+        version(info)
+    );
+    Some(folder.join("twinlock").join(name))
+}
+
 /// Where the driver's compiled kernels are kept: one file an adapter and driver version.
 fn cache_file(info: &wgpu::AdapterInfo) -> Option<PathBuf> {
     let key = wgpu::util::pipeline_cache_key(info)?;
     let folder = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
-    let version: String = format!("{} {}", info.driver, info.driver_info)
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
-        .take(100)
-        .collect();
-    Some(folder.join("twinlock").join(format!("{key}_{version}")))
+    Some(folder.join("twinlock").join(format!("{key}_{}", version(info))))
 }
 
 fn cache_folder(lookup: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {

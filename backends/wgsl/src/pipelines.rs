@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use twinlock_api::{Error, Result};
 use twinlock_shaders::{Access, Binding, Kernel, kernels};
@@ -11,6 +12,9 @@ use twinlock_shaders::{Access, Binding, Kernel, kernels};
 use crate::gpu::{Gpu, Scopes, words};
 use crate::params::MAX_PARAM_BYTES;
 use crate::split::split;
+
+/// The longest that all kernels may take for nothing.
+const FIRST_LAUNCH: Duration = Duration::from_secs(60);
 
 /// A kernel, ready to run.
 pub(crate) struct Pipeline {
@@ -97,6 +101,66 @@ impl Pipelines {
                 thread.join().unwrap_or_else(|_| Err(panicked()))
             })
         })
+    }
+
+    /// Launches every kernel once, with nothing to do, so that the driver allocates nothing at a
+    /// first launch later.
+    pub(crate) fn launch_all(&self, gpu: &Gpu) -> Result<()> {
+        let failed = |reason: String| Error::KernelFailed { name: "first launch", reason };
+        let scopes = Scopes::push(&gpu.device);
+        let buffer = |usage| {
+            gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("first launch"),
+                size: MAX_PARAM_BYTES,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        // wgpu's buffers are zeros at first.
+        let scratch = buffer(wgpu::BufferUsages::STORAGE);
+        let params = buffer(wgpu::BufferUsages::UNIFORM);
+        let mut encoder = gpu.device.create_command_encoder(&Default::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            for kernel in kernels::ALL.iter().copied().flatten() {
+                let kernel = self.get(gpu, kernel, 1)?;
+                let words = kernel.bindings.len() + kernel.param_words;
+                let mut buffers = vec![&scratch; kernel.bindings.len()];
+                if !kernel.immediates {
+                    buffers.push(&params);
+                }
+                let entries: Vec<_> = buffers
+                    .into_iter()
+                    .zip(0..)
+                    .map(|(buffer, binding)| wgpu::BindGroupEntry {
+                        binding,
+                        resource: buffer.as_entire_binding(),
+                    })
+                    .collect();
+                let group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout: &kernel.layout,
+                    entries: &entries,
+                });
+                pass.set_pipeline(&kernel.pipeline);
+                let offsets: &[u32] = if kernel.immediates { &[] } else { &[0] };
+                pass.set_bind_group(0, &group, offsets);
+                if kernel.immediates {
+                    pass.set_immediates(0, bytemuck::cast_slice(&vec![0u32; words]));
+                }
+                pass.dispatch_workgroups(1, 1, 1);
+            }
+        }
+        let commands = encoder.finish();
+        if let Some(error) = scopes.pop() {
+            return Err(failed(words(&error)));
+        }
+        let submission_index = Some(gpu.queue.submit([commands]));
+        let timeout = Some(FIRST_LAUNCH);
+        if gpu.poll(wgpu::PollType::Wait { submission_index, timeout })? {
+            return Ok(());
+        }
+        Err(failed(format!("not done after {FIRST_LAUNCH:?}")))
     }
 
     fn compile(&self, gpu: &Gpu, kernel: &Kernel, parts: u32) -> Result<Pipeline> {

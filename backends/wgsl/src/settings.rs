@@ -18,6 +18,8 @@ pub struct Settings {
     pub buffer_bytes: Option<u64>,
     /// See [`Settings::buffer_bytes`].
     pub binding_bytes: Option<u64>,
+    /// `TWINLOCK_WGSL_EAGER`: whether software devices, too, compile and launch every kernel at open.
+    pub eager: bool,
     /// Whether what only some APIs have goes unused: immediates, host memory of our own.
     pub portable: bool,
 }
@@ -67,6 +69,7 @@ impl Settings {
             buffer_bytes: None,
             binding_bytes: None,
             profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
+            eager: lookup("TWINLOCK_WGSL_EAGER").is_some_and(|text| text == "1"),
             portable: false,
         })
     }
@@ -90,12 +93,14 @@ mod tests {
             ("TWINLOCK_WGSL_STYLE", "unrolled"),
             ("TWINLOCK_WGSL_MEMORY_BYTES", "4096"),
             ("TWINLOCK_WGSL_PROFILE", "1"),
+            ("TWINLOCK_WGSL_EAGER", "1"),
         ]);
         let expected = Settings {
             arithmetic: Some(Arithmetic::Narrow),
             style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
             profile: true,
+            eager: true,
             ..Settings::default()
         };
         assert_eq!(all.expect("all set"), expected);

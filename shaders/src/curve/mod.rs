@@ -8,7 +8,7 @@ mod wgsl;
 
 pub(crate) use wgsl::list;
 pub use wgsl::{
-    FP_UNITS, add, add_affine, decode, point_accessors, point_types, store_coordinates, to_jacobian,
+    FP_UNITS, Formula, affine_accessor, point_accessors, point_functions, store_coordinates,
 };
 
 use crate::formula::{Algebra, OverFp, OverFp2, Recorder, Reg, Routine};

@@ -1,9 +1,10 @@
-//! Formulas as WGSL functions, in both styles, and the types that kernels hold points in.
+//! Formulas as WGSL functions, in every style, and points in memory.
 //!
-//! `Xyzz` and `Affine` have fields `c0`, `c1`, ... : the coordinates one after the other, each with
-//! its coefficients, packed into words. Points of an MSM's own lie in memory as they are in here:
-//! loose, in the radix of the kernel; zeros are the identity. Affine points come from others, in
-//! canonical form.
+//! A kernel has one formula. Its operands lie in private *slots*, packed values that the compact
+//! styles' loop computes with: the first point, and the result, at `P` = 0, the second at `Q`; spare
+//! points from `SPARE` on. Loops move them, so that what moving costs in text is there once.
+//! Points of an MSM's own lie in memory as in slots: loose, in the radix of the kernel; ZZ = 0 is
+//! the identity. Affine points come from others, in canonical form.
 
 use std::fmt::Write as _;
 
@@ -13,144 +14,167 @@ use crate::formula::{Opcode, Part, Rare, Reg, Routine, Step};
 use crate::{Arithmetic, Style};
 use twinlock_fields::FP;
 
-/// `Xyzz`, `Affine` and what needs no multiplication; goes behind the prelude of Fp.
-pub fn point_types(curve: Curve, arithmetic: Arithmetic) -> String {
-    let (degree, affine_len, xyzz_len) = (curve.degree(), curve.affine_len(), curve.xyzz_len());
-    let mut text = loose(&FP, arithmetic);
-    for (name, len) in [("Xyzz", xyzz_len), ("Affine", affine_len)] {
-        let fields = list(len, ", ", |i| format!("c{i}: FpWords"));
-        let _ = writeln!(text, "struct {name} {{ {fields} }}");
-    }
-    let zz = list(degree, " && ", |i| format!("fp_words_are_zero(p.c{})", 2 * degree + i));
-    let all = list(affine_len, " && ", |i| format!("fp_words_are_zero(q.c{i})"));
-    let negate = list(degree, " ", |i| format!("q.c{0} = fp_words_neg(q.c{0});", degree + i));
-    let ones = list(2 * degree, ", ", |i| {
-        if i % degree == 0 { "fp_to_words(fp_one())".into() } else { "FpWords()".into() }
-    });
-    let xy = list(affine_len, ", ", |i| format!("q.c{i}"));
-    let _ = write!(
-        text,
-        "fn xyzz_identity() -> Xyzz {{ return Xyzz(); }}
-fn xyzz_is_identity(p: Xyzz) -> bool {{ return {zz}; }}
-fn affine_is_identity(q: Affine) -> bool {{ return {all}; }}
-fn affine_negate(point: Affine) -> Affine {{ var q = point; {negate} return q; }}
-fn affine_to_xyzz(q: Affine) -> Xyzz {{ return Xyzz({xy}, {ones}); }}
-"
-    );
-    text
-}
-
-/// `xyzz_load_NAME`, `xyzz_store_NAME` and `affine_load_NAME`, by the index of a point counted from
-/// the start of the binding's view; goes behind Fp's accessors for that binding.
-pub fn point_accessors(curve: Curve, name: &str) -> String {
-    let mut text = String::new();
-    let words = |at: String| format!("fp_load_words_{name}({at})");
-    let converted = |at: String| format!("fp_to_words(fp_raw_to_loose(fp_load_raw_{name}({at})))");
-    let kinds: [(_, _, _, &dyn Fn(String) -> String); 2] = [
-        ("xyzz", "Xyzz", curve.xyzz_len(), &words),
-        ("affine", "Affine", curve.affine_len(), &converted),
-    ];
-    for (kind, ty, len, load) in kinds {
-        let loads = list(len, ", ", |i| load(format!("at + {}u", i * FP_UNITS)));
-        let units = len * FP_UNITS;
-        let _ = writeln!(
-            text,
-            "fn {kind}_load_{name}(index: u32) -> {ty} {{ let at = index * {units}u; \
-             return {ty}({loads}); }}"
-        );
-    }
-    let units = curve.xyzz_len() * FP_UNITS;
-    let stores = list(curve.xyzz_len(), " ", |i| {
-        format!("fp_store_words_{name}(at + {}u, p.c{i});", i * FP_UNITS)
-    });
-    let _ = writeln!(
-        text,
-        "fn xyzz_store_{name}(index: u32, p: Xyzz) {{ let at = index * {units}u; {stores} }}"
-    );
-    text
-}
-
 /// 16-byte units of an element of Fp.
 pub const FP_UNITS: usize = 3;
 
-/// `fn add_affine(p: ptr<function, Xyzz>, q: Affine)`: P += Q in every case.
-pub fn add_affine(curve: Curve, style: Style) -> String {
-    let inputs = inputs(&[("(*p).", curve.xyzz_len()), ("q.", curve.affine_len())]);
-    let body = body(&curve.add_affine(), style, &inputs, &assign("(*p).", curve.xyzz_len()));
-    format!(
-        "{}fn add_affine(p: ptr<function, Xyzz>, q: Affine) {{
-if affine_is_identity(q) {{ return; }}
-if xyzz_is_identity(*p) {{ *p = affine_to_xyzz(q); return; }}
-{}}}
-",
-        body.globals, body.code
-    )
+/// What a kernel does with points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Formula {
+    /// `add_affine()`: P += Q, Q affine.
+    AddAffine,
+    /// `add()`: P += Q.
+    Add,
+    /// `to_jacobian()`: P as X, Y, Z.
+    ToJacobian,
+    /// `decode()`: from integers x, y, packed as they are, to the coordinates and y^2 - x^3 - b.
+    Decode,
 }
 
-/// `fn add(p: ptr<function, Xyzz>, q: Xyzz)`: P += Q in every case.
-pub fn add(curve: Curve, style: Style) -> String {
-    let inputs = inputs(&[("(*p).", curve.xyzz_len()), ("q.", curve.xyzz_len())]);
-    let body = body(&curve.add(), style, &inputs, &assign("(*p).", curve.xyzz_len()));
-    format!(
-        "{}fn add(p: ptr<function, Xyzz>, q: Xyzz) {{
-if xyzz_is_identity(q) {{ return; }}
-if xyzz_is_identity(*p) {{ *p = q; return; }}
-{}}}
-",
-        body.globals, body.code
-    )
+impl Formula {
+    fn routine(self, curve: Curve) -> Routine {
+        match self {
+            Self::AddAffine => curve.add_affine(),
+            Self::Add => curve.add(),
+            Self::ToJacobian => curve.to_jacobian(),
+            Self::Decode => curve.decode(),
+        }
+    }
 }
 
-/// `fn to_jacobian(p: Xyzz) -> Jacobian`.
-pub fn to_jacobian(curve: Curve, style: Style) -> String {
-    let inputs = inputs(&[("p.", curve.xyzz_len())]);
-    let len = 3 * curve.degree();
-    let body = body(&curve.to_jacobian(), style, &inputs, &assign("result.", len));
-    let fields = list(len, ", ", |i| format!("c{i}: FpWords"));
-    format!(
-        "struct Jacobian {{ {fields} }}
-{}fn to_jacobian(p: Xyzz) -> Jacobian {{
-var result: Jacobian;
-{}return result;
+/// The slots with room for `spare` more points, the formula's function, and
+/// `point_clear(at) point_move(to, source) point_is_identity(at)`; goes behind the prelude of Fp.
+pub fn point_functions(
+    curve: Curve,
+    formula: Formula,
+    spare: usize,
+    arithmetic: Arithmetic,
+    style: Style,
+) -> String {
+    let routine = formula.routine(curve);
+    let body = match style {
+        Style::Unrolled => unrolled(&routine),
+        Style::Compact => compact(&routine, false),
+        Style::Squared => compact(&routine, true),
+    };
+    let (degree, affine_len, len) = (curve.degree(), curve.affine_len(), curve.xyzz_len());
+    let zero = |first: usize, count: usize| {
+        list(count, " && ", |i| format!("fp_words_are_zero(slots[at + {}u])", first + i))
+    };
+    let one = |at: usize| {
+        list(degree, "\n", |i| {
+            let value = if i == 0 { "fp_to_words(fp_one())" } else { "FpWords()" };
+            format!("slots[{}] = {value};", at + i)
+        })
+    };
+    let function = match formula {
+        Formula::AddAffine => format!(
+            "fn add_affine() {{
+if !affine_is_identity(Q) {{
+if point_is_identity(P) {{
+for (var i = 0u; i < {affine_len}u; i += 1u) {{ slots[i] = slots[Q + i]; }}
+{}
+{}
+}} else {{
+{}}}
+}}
 }}
 ",
-        body.globals, body.code
-    )
-}
-
-/// `fn decode(q: Affine) -> Decoded`: from integers, packed as they are, to the coordinates, then
-/// y^2 - x^3 - b.
-pub fn decode(curve: Curve, arithmetic: Arithmetic, style: Style) -> String {
-    let mut inputs = inputs(&[("q.", curve.affine_len())]);
-    inputs.push("fp_to_words(fp_one())".into());
-    // Read as an in-kernel value, an integer v stands for v over the radix.
-    let radix = FP.power_of_two(kernel_radix_bits(&FP, arithmetic) as i32);
-    let radix = literal(&FP, arithmetic, &radix);
-    inputs.push(format!("fp_to_words({radix})"));
-    let len = 3 * curve.degree();
-    let body = body(&curve.decode(), style, &inputs, &assign("result.", len));
-    let fields = list(len, ", ", |i| format!("c{i}: FpWords"));
-    format!(
-        "struct Decoded {{ {fields} }}
-{}fn decode(q: Affine) -> Decoded {{
-var result: Decoded;
-{}return result;
+            one(2 * degree),
+            one(3 * degree),
+            body.code
+        ),
+        Formula::Add => format!(
+            "fn add() {{
+if !point_is_identity(Q) {{
+if point_is_identity(P) {{ point_move(P, Q); }} else {{
+{}}}
+}}
 }}
 ",
-        body.globals, body.code
+            body.code
+        ),
+        Formula::ToJacobian => format!("fn to_jacobian() {{\n{}}}\n", body.code),
+        Formula::Decode => {
+            // Read as an in-kernel value, an integer v stands for v over the radix.
+            let radix = FP.power_of_two(kernel_radix_bits(&FP, arithmetic) as i32);
+            let radix = literal(&FP, arithmetic, &radix);
+            format!(
+                "fn decode() {{
+slots[{affine_len}] = fp_to_words(fp_one());
+slots[{}] = fp_to_words({radix});
+{}}}
+",
+                affine_len + 1,
+                body.code
+            )
+        }
+    };
+    format!(
+        "{loose}const P: u32 = 0u;
+const Q: u32 = {len}u;
+const SPARE: u32 = {slots}u;
+var<private> slots: array<FpWords, {all}>;
+{globals}fn point_clear(at: u32) {{
+for (var i = 0u; i < {len}u; i += 1u) {{ slots[at + i] = FpWords(); }}
+}}
+fn point_move(to: u32, source: u32) {{
+for (var i = 0u; i < {len}u; i += 1u) {{ slots[to + i] = slots[source + i]; }}
+}}
+fn point_is_identity(at: u32) -> bool {{ return {zz}; }}
+fn affine_is_identity(at: u32) -> bool {{ return {xy}; }}
+{function}",
+        loose = loose(&FP, arithmetic),
+        slots = body.slots,
+        all = body.slots + spare * len,
+        globals = body.globals,
+        zz = zero(2 * degree, degree),
+        xy = zero(0, affine_len),
     )
 }
 
-/// Statements that store coordinates `0..len` of `point` in canonical form, by `name`'s accessors
-/// from unit `at` on. A loop, for what a value costs here is written once then.
-pub fn store_coordinates(name: &str, point: &str, len: usize) -> String {
-    let values = list(len, ", ", |i| format!("{point}.c{i}"));
+/// `point_load_NAME(to, index)` and `point_store_NAME(source, index)`, `index` counting points from
+/// the start of the binding's view; goes behind Fp's accessors for that binding.
+pub fn point_accessors(curve: Curve, name: &str) -> String {
+    let len = curve.xyzz_len();
+    let units = len * FP_UNITS;
     format!(
-        "var coordinates = array<FpWords, {len}>({values});
+        "fn point_load_{name}(to: u32, index: u32) {{
 for (var i = 0u; i < {len}u; i += 1u) {{
-fp_store_{name}(at + {FP_UNITS}u * i, fp_tighten(fp_from_words(coordinates[i])));
+slots[to + i] = fp_load_words_{name}(index * {units}u + {FP_UNITS}u * i);
+}}
+}}
+fn point_store_{name}(source: u32, index: u32) {{
+for (var i = 0u; i < {len}u; i += 1u) {{
+fp_store_words_{name}(index * {units}u + {FP_UNITS}u * i, slots[source + i]);
+}}
 }}
 "
+    )
+}
+
+/// `affine_load_NAME(index, negate)`: a point of canonical form, or its negative, to `Q`.
+pub fn affine_accessor(curve: Curve, name: &str) -> String {
+    let (len, degree) = (curve.affine_len(), curve.degree());
+    let units = len * FP_UNITS;
+    format!(
+        "fn affine_load_{name}(index: u32, negate: bool) {{
+for (var i = 0u; i < {len}u; i += 1u) {{
+let raw = fp_load_raw_{name}(index * {units}u + {FP_UNITS}u * i);
+var words = fp_to_words(fp_raw_to_loose(raw));
+if negate && i >= {degree}u {{ words = fp_words_neg(words); }}
+slots[Q + i] = words;
+}}
+}}
+"
+    )
+}
+
+/// Statements that store slots `0..len` in canonical form, by `name`'s accessors from unit `at` on.
+pub fn store_coordinates(name: &str, len: usize) -> String {
+    format!(
+        "    for (var i = 0u; i < {len}u; i += 1u) {{
+        fp_store_{name}(at + {FP_UNITS}u * i, fp_tighten(fp_from_words(slots[i])));
+    }}"
     )
 }
 
@@ -159,37 +183,21 @@ pub(crate) fn list(len: usize, separator: &str, item: impl FnMut(usize) -> Strin
     (0..len).map(item).collect::<Vec<_>>().join(separator)
 }
 
-fn inputs(parts: &[(&str, usize)]) -> Vec<String> {
-    parts.iter().flat_map(|(prefix, len)| (0..*len).map(move |i| format!("{prefix}c{i}"))).collect()
-}
-
-fn assign(prefix: &str, len: usize) -> Vec<String> {
-    (0..len).map(|i| format!("{prefix}c{i}")).collect()
-}
-
 /// A routine in WGSL.
 struct Body {
     /// Module-scope declarations.
     globals: String,
-    /// Statements that read the inputs and write the targets, all of them packed.
+    /// Statements from inputs in slots to outputs in slots, both from 0 on.
     code: String,
+    /// Slots that it needs.
+    slots: usize,
 }
 
-fn body(routine: &Routine, style: Style, inputs: &[String], targets: &[String]) -> Body {
-    match style {
-        Style::Unrolled => {
-            Body { globals: String::new(), code: unrolled(routine, inputs, targets) }
-        }
-        Style::Compact => compact(routine, false, inputs, targets),
-        Style::Squared => compact(routine, true, inputs, targets),
-    }
-}
-
-fn unrolled(routine: &Routine, inputs: &[String], targets: &[String]) -> String {
+fn unrolled(routine: &Routine) -> Body {
     let mut code = String::new();
     let Rare { zeros, part, instead } = &routine.rare;
-    for (i, input) in inputs.iter().enumerate() {
-        let _ = writeln!(code, "let r{i} = fp_from_words({input});");
+    for i in 0..routine.num_inputs {
+        let _ = writeln!(code, "let r{i} = fp_from_words(slots[{i}]);");
     }
     write_steps(&mut code, &routine.head, zeros);
     if !zeros.is_empty() {
@@ -203,10 +211,11 @@ fn unrolled(routine: &Routine, inputs: &[String], targets: &[String]) -> String 
         code.push_str("}\n");
     }
     write_steps(&mut code, &routine.tail, &[]);
-    for (output, target) in routine.outputs.iter().zip(targets) {
-        let _ = writeln!(code, "{target} = fp_to_words(r{output});");
+    for (slot, output) in routine.outputs.iter().enumerate() {
+        let _ = writeln!(code, "slots[{slot}] = fp_to_words(r{output});");
     }
-    code
+    let slots = routine.outputs.len().max(routine.num_inputs.into());
+    Body { globals: String::new(), code, slots }
 }
 
 /// Each step as a declaration; `variable` ones are assigned again later.
@@ -227,19 +236,11 @@ fn write_steps(code: &mut String, part: &Part, variable: &[Reg]) {
 
 /// A loop over the routine's table: one call site for each kind of step, of squares only if
 /// `squares`. Slots are packed: limbs may be many more than words.
-fn compact(routine: &Routine, squares: bool, inputs: &[String], targets: &[String]) -> Body {
+fn compact(routine: &Routine, squares: bool) -> Body {
     let table = routine.encode();
     let words = table.words.iter().map(|word| format!("{word}u")).collect::<Vec<_>>().join(", ");
-    let (len, slots) = (table.words.len(), table.num_slots.max(inputs.len()));
-    let globals = format!(
-        "var<private> steps: array<u32, {len}> = array<u32, {len}>({words});
-var<private> slots: array<FpWords, {slots}>;
-"
-    );
-    let mut code = String::new();
-    for (i, input) in inputs.iter().enumerate() {
-        let _ = writeln!(code, "slots[{i}] = {input};");
-    }
+    let (len, slots) = (table.words.len(), table.num_slots);
+    let globals = format!("var<private> steps: array<u32, {len}> = array<u32, {len}>({words});\n");
     let zero: Vec<_> =
         table.zeros.iter().map(|slot| format!("fp_words_are_zero(slots[{slot}])")).collect();
     let (decide, zero_if_rare) = if zero.is_empty() {
@@ -265,8 +266,7 @@ if !rare {{ at = {}u; }}
     } else {
         String::new()
     };
-    let _ = write!(
-        code,
+    let code = format!(
         "var at = 0u;
 var rare = false;
 loop {{
@@ -275,7 +275,7 @@ let step = steps[at];
 at += 1u;
 let opcode = step & 255u;
 var r = slots[(step >> 16u) & 255u];
-if opcode != {unless_rare}u {{
+if opcode < {unless_rare}u {{
 let a = fp_from_words(r);
 let b = fp_from_words(slots[step >> 24u]);
 switch opcode {{
@@ -291,8 +291,5 @@ case {sub}u: {{ r = fp_to_words(fp_sub_loose(a, b)); }}
         sub = Opcode::Sub as u32,
         unless_rare = Opcode::UnlessRare as u32,
     );
-    for (slot, target) in table.outputs.iter().zip(targets) {
-        let _ = writeln!(code, "{target} = slots[{slot}];");
-    }
-    Body { globals, code }
+    Body { globals, code, slots }
 }

@@ -15,14 +15,16 @@ pub enum Opcode {
     Add = 1,
     /// slot\[dst\] = slot\[a\] - slot\[b\]
     Sub = 2,
-    /// slot\[dst\] = slot\[a\], in the rare case zero
-    UnlessRare = 3,
     /// slot\[dst\] = slot\[a\]^2
-    Sqr = 4,
+    Sqr = 3,
+    /// slot\[dst\] = slot\[a\], in the rare case zero
+    UnlessRare = 4,
+    /// slot\[dst\] = slot\[a\]
+    Copy = 5,
 }
 
-/// A routine as a table: inputs are in slots `0..num_inputs`, and a word is
-/// `opcode | dst << 8 | a << 16 | b << 24`.
+/// A routine as a table: inputs are in slots `0..num_inputs`, outputs in slots from 0 on, and a word
+/// is `opcode | dst << 8 | a << 16 | b << 24`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
     /// Head, rare, tail, one after the other.
@@ -35,30 +37,59 @@ pub struct Encoded {
     pub num_slots: usize,
     /// Slots of what decides.
     pub zeros: Vec<usize>,
-    /// Slots of the outputs.
-    pub outputs: Vec<usize>,
 }
 
 /// Which register sits in which slot.
 #[derive(Clone)]
-struct Slots {
+struct Slots<'r> {
     held: Vec<Option<Reg>>,
+    /// What is to end in the first slots.
+    outputs: &'r [Reg],
 }
 
-impl Slots {
+impl Slots<'_> {
     fn of(&self, reg: Reg) -> usize {
         // Recorders only hand out registers that were written before.
         self.held.iter().position(|held| *held == Some(reg)).unwrap_or(usize::MAX)
     }
 
+    /// Takes a slot: an output's own if that is free, for others one that is no output's if any is.
     fn put(&mut self, reg: Reg) -> usize {
-        let free = self.held.iter().position(Option::is_none);
-        let slot = free.unwrap_or(self.held.len());
-        if slot == self.held.len() {
-            self.held.push(None);
+        let is_free = |slot: &usize| self.held.get(*slot).is_none_or(Option::is_none);
+        let own = self.outputs.iter().position(|output| *output == reg).filter(is_free);
+        let first = self.outputs.len().min(self.held.len());
+        let slot = own
+            .or_else(|| (first..self.held.len()).find(is_free))
+            .or_else(|| (0..first).find(is_free))
+            .unwrap_or(self.held.len());
+        if slot >= self.held.len() {
+            self.held.resize(slot + 1, None);
         }
         self.held[slot] = Some(reg);
         slot
+    }
+
+    /// Copies each output to its slot.
+    fn order_outputs(&mut self, words: &mut Vec<u32>) {
+        let mut copy = |from: usize, to: usize| {
+            words.push(Opcode::Copy as u32 | (to as u32) << 8 | (from as u32) << 16);
+        };
+        for (slot, output) in self.outputs.iter().enumerate() {
+            let from = self.of(*output);
+            if from == slot {
+                continue;
+            }
+            if let Some(other) = self.held.get(slot).copied().flatten() {
+                self.held.push(Some(other));
+                copy(slot, self.held.len() - 1);
+            }
+            if slot >= self.held.len() {
+                self.held.resize(slot + 1, None);
+            }
+            copy(from, slot);
+            self.held[slot] = Some(*output);
+            self.held[from] = None;
+        }
     }
 
     /// Frees what nobody reads any more.
@@ -82,7 +113,7 @@ fn is_read(reg: Reg, steps: &[Step]) -> bool {
 /// Appends a part's words. `later` says what is read behind it, `place` where a result has to go.
 fn encode_part(
     part: &Part,
-    slots: &mut Slots,
+    slots: &mut Slots<'_>,
     words: &mut Vec<u32>,
     later: impl Fn(Reg) -> bool,
     place: impl Fn(Reg) -> Option<Reg>,
@@ -111,7 +142,8 @@ impl Routine {
     /// The routine as a table.
     pub fn encode(&self) -> Encoded {
         let mut words = Vec::new();
-        let mut slots = Slots { held: (0..self.num_inputs).map(Some).collect() };
+        let held = (0..self.num_inputs).map(Some).collect();
+        let mut slots = Slots { held, outputs: &self.outputs };
         let Rare { zeros, part, instead } = &self.rare;
         let at_end = |reg: Reg| self.outputs.contains(&reg);
         let in_tail = |reg: Reg| is_read(reg, &self.tail.steps) || at_end(reg);
@@ -132,8 +164,9 @@ impl Routine {
         let rare_len = rare_slots.held.len();
         slots.retain(in_tail);
         encode_part(&self.tail, &mut slots, &mut words, at_end, |_| None);
+        slots.retain(at_end);
+        slots.order_outputs(&mut words);
         Encoded {
-            outputs: self.outputs.iter().map(|reg| slots.of(*reg)).collect(),
             num_slots: slots.held.len().max(rare_len),
             zeros: zero_slots,
             words,

@@ -13,7 +13,7 @@
 use twinlock_fields::FP;
 
 use crate::curve::{
-    Curve, FP_UNITS, add, add_affine, point_accessors, point_types, store_coordinates, to_jacobian,
+    Curve, FP_UNITS, Formula, affine_accessor, point_accessors, point_functions, store_coordinates,
 };
 use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
 
@@ -90,10 +90,17 @@ fn words(name: &'static str) -> Binding {
     Binding::words(name, Access::ReadWrite)
 }
 
-/// Fp, the points' types, and accessors for the bindings that hold points.
-fn point_functions(curve: Curve, arithmetic: Arithmetic, names: &[&str]) -> String {
+/// Fp, the formula with `spare` slots for points, and accessors for the bindings that hold points.
+fn functions(
+    curve: Curve,
+    formula: Formula,
+    spare: usize,
+    arithmetic: Arithmetic,
+    style: Style,
+    names: &[&str],
+) -> String {
     let mut body = prelude(&FP, arithmetic);
-    body += &point_types(curve, arithmetic);
+    body += &point_functions(curve, formula, spare, arithmetic, style);
     for name in names {
         body += &accessors(&FP, name, true, arithmetic);
         body += &point_accessors(curve, name);
@@ -101,13 +108,13 @@ fn point_functions(curve: Curve, arithmetic: Arithmetic, names: &[&str]) -> Stri
     body
 }
 
-/// Writes a sum where it belongs.
-const FLUSH: &str = "fn flush(is_head: bool, window: u32, run: u32, bucket: u32, sum: Xyzz) {
+/// Writes P where it belongs.
+const FLUSH: &str = "fn flush(is_head: bool, window: u32, run: u32, bucket: u32) {
     if is_head {
-        xyzz_store_heads(run, sum);
+        point_store_heads(P, run);
         keys[params.keys_offset + run] = bucket;
     } else {
-        xyzz_store_accumulator(window * params.num_buckets + bucket, sum);
+        point_store_accumulator(P, window * params.num_buckets + bucket);
     }
 }
 ";
@@ -126,8 +133,10 @@ const BUCKET_AT: &str = "fn bucket_at(table: u32, first: u32, position: u32) -> 
 ";
 
 fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
-    let mut body = point_functions(curve, arithmetic, &["bases", "accumulator", "heads"]);
-    body += &add_affine(curve, style);
+    let names = ["accumulator", "heads"];
+    let mut body = functions(curve, Formula::AddAffine, 0, arithmetic, style, &names);
+    body += &accessors(&FP, "bases", false, arithmetic);
+    body += &affine_accessor(curve, "bases");
     body += FLUSH;
     body += BUCKET_AT;
     let bindings = vec![
@@ -154,20 +163,20 @@ fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: S
     var bucket = bucket_at(table, 0u, position);
     var bucket_end = offsets[table + bucket + 1u];
     var is_head = offsets[table + bucket] < position;
-    var sum = xyzz_identity();
-    if !is_head {{ sum = xyzz_load_accumulator(window * params.num_buckets + bucket); }}
+    point_clear(P);
+    if !is_head {{ point_load_accumulator(P, window * params.num_buckets + bucket); }}
     var next = entries[window_entries + position];
     loop {{
         if position >= end {{ break; }}
         if position >= bucket_end && bucket + 1u < params.num_buckets {{
-            flush(is_head, window, run, bucket, sum);
+            flush(is_head, window, run, bucket);
             is_head = false;
             bucket += 1u;
             if offsets[table + bucket + 1u] <= position {{
                 bucket = bucket_at(table, bucket, position);
             }}
             bucket_end = offsets[table + bucket + 1u];
-            sum = xyzz_load_accumulator(window * params.num_buckets + bucket);
+            point_load_accumulator(P, window * params.num_buckets + bucket);
         }}
         let entry = next;
         position += 1u;
@@ -181,12 +190,11 @@ fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: S
         }}
         let base = index - params.base_first;
         if index != 0xffffffffu && base < params.num_bases {{
-            var point = affine_load_bases(base);
-            if (entry >> 31u) != 0u {{ point = affine_negate(point); }}
-            add_affine(&sum, point);
+            affine_load_bases(base, (entry >> 31u) != 0u);
+            add_affine();
         }}
     }}
-    flush(is_head, window, run, bucket, sum);"
+    flush(is_head, window, run, bucket);"
     );
     let params = vec![
         "total",
@@ -205,8 +213,8 @@ fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: S
 }
 
 fn fold(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
-    let mut body = point_functions(curve, arithmetic, &["accumulator", "heads"]);
-    body += &add(curve, style);
+    let names = ["accumulator", "heads"];
+    let mut body = functions(curve, Formula::Add, 0, arithmetic, style, &names);
     body += FLUSH;
     let main = format!(
         "    if id >= params.total {{ return; }}
@@ -218,26 +226,28 @@ fn fold(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) 
     keys[params.keys_offset + run] = {NO_KEY}u;
     var current = {NO_KEY}u;
     var is_head = false;
-    var sum = xyzz_identity();
     for (var i = begin; i < end; i += 1u) {{
         let key = keys[params.keys_offset + heads_in + i];
         if key != current {{
-            if current != {NO_KEY}u {{ flush(is_head, window, run, current, sum); }}
+            if current != {NO_KEY}u {{ flush(is_head, window, run, current); }}
             current = key;
             is_head = false;
-            sum = xyzz_identity();
+            point_clear(P);
             if key != {NO_KEY}u {{
                 if i == begin && i != 0u {{
                     is_head = keys[params.keys_offset + heads_in + i - 1u] == key;
                 }}
                 if !is_head {{
-                    sum = xyzz_load_accumulator(window * params.num_buckets + key);
+                    point_load_accumulator(P, window * params.num_buckets + key);
                 }}
             }}
         }}
-        if key != {NO_KEY}u {{ add(&sum, xyzz_load_heads(heads_in + i)); }}
+        if key != {NO_KEY}u {{
+            point_load_heads(Q, heads_in + i);
+            add();
+        }}
     }}
-    if current != {NO_KEY}u {{ flush(is_head, window, run, current, sum); }}"
+    if current != {NO_KEY}u {{ flush(is_head, window, run, current); }}"
     );
     Module::assemble(
         name,
@@ -252,42 +262,45 @@ fn fold(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) 
 /// Running sums from the segment's end give sum (b - start + 1) B_b and the plain sum; start times
 /// the latter, by doubling and adding, is what is missing. Every addition goes through one call.
 fn segments(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
-    let mut body = point_functions(curve, arithmetic, &["buckets", "sums"]);
-    body += &add(curve, style);
+    let names = ["buckets", "sums"];
+    let body = functions(curve, Formula::Add, 2, arithmetic, style, &names);
     let main = "    if id >= params.total { return; }
     let window = id / params.segments;
     let start = (id % params.segments) * params.segment_len;
     let len = min(params.segment_len, params.num_buckets - min(start, params.num_buckets));
     let bucket_end = window * params.num_buckets + start + len;
     let start_bits = 32u - countLeadingZeros(start);
-    var running = xyzz_identity();
-    var weighted = xyzz_identity();
+    let running = SPARE;
+    let weighted = SPARE + Q;
+    point_clear(running);
+    point_clear(weighted);
     let scaling = 2u * len;
     let last = scaling + 2u * start_bits;
     for (var i = 0u; i <= last; i += 1u) {
         let is_odd = (i & 1u) != 0u;
-        var left = weighted;
-        var right = running;
-        if i < scaling {
-            if !is_odd {
-                left = running;
-                right = xyzz_load_buckets(bucket_end - 1u - i / 2u);
-            }
+        var to = weighted;
+        if i < scaling && !is_odd {
+            to = running;
+            point_load_buckets(Q, bucket_end - 1u - i / 2u);
         } else if i == last {
-            right = xyzz_load_sums(params.sums_first + id);
-        } else if !is_odd {
-            right = weighted;
-        } else if ((start >> (start_bits - 1u - (i - scaling) / 2u)) & 1u) == 0u {
-            right = xyzz_identity();
+            point_load_sums(Q, params.sums_first + id);
+        } else {
+            var source = running;
+            if i >= scaling && !is_odd { source = weighted; }
+            point_move(Q, source);
+            if i >= scaling && is_odd && ((start >> (start_bits - 1u - (i - scaling) / 2u)) & 1u) == 0u {
+                point_clear(Q);
+            }
         }
-        add(&left, right);
-        if i < scaling && !is_odd { running = left; } else { weighted = left; }
+        point_move(P, to);
+        add();
+        point_move(to, P);
         if i + 1u == scaling {
-            xyzz_store_sums(params.sums_first + id, weighted);
-            weighted = xyzz_identity();
+            point_store_sums(weighted, params.sums_first + id);
+            point_clear(weighted);
         }
     }
-    xyzz_store_sums(params.sums_first + id, weighted);";
+    point_store_sums(weighted, params.sums_first + id);";
     Module::assemble(
         name,
         THREADS,
@@ -299,16 +312,18 @@ fn segments(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Sty
 }
 
 fn sum(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
-    let mut body = point_functions(curve, arithmetic, &["sums"]);
-    body += &add(curve, style);
+    let body = functions(curve, Formula::Add, 0, arithmetic, style, &["sums"]);
     let main = "    if id >= params.total { return; }
     let window = id / params.runs_out;
     let begin = (id % params.runs_out) * params.run_len;
     let end = min(begin + params.run_len, params.runs_in);
     let points = params.in_first + window * params.runs_in;
-    var total = xyzz_identity();
-    for (var i = begin; i < end; i += 1u) { add(&total, xyzz_load_sums(points + i)); }
-    xyzz_store_sums(params.out_first + id, total);";
+    point_clear(P);
+    for (var i = begin; i < end; i += 1u) {
+        point_load_sums(Q, points + i);
+        add();
+    }
+    point_store_sums(P, params.out_first + id);";
     Module::assemble(
         name,
         THREADS,
@@ -320,14 +335,14 @@ fn sum(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -
 }
 
 fn finish(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
-    let mut body = point_functions(curve, arithmetic, &["sums"]);
+    let mut body = functions(curve, Formula::ToJacobian, 0, arithmetic, style, &["sums"]);
     body += &accessors(&FP, "windows", true, arithmetic);
-    body += &to_jacobian(curve, style);
     let len = 3 * curve.degree();
-    let stores = store_coordinates("windows", "point", len);
+    let stores = store_coordinates("windows", len);
     let main = format!(
         "    if id >= params.total {{ return; }}
-    let point = to_jacobian(xyzz_load_sums(params.in_first + id));
+    point_load_sums(P, params.in_first + id);
+    to_jacobian();
     let at = id * {}u;
 {stores}",
         len * FP_UNITS

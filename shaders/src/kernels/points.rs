@@ -2,7 +2,7 @@
 
 use twinlock_fields::FP;
 
-use crate::curve::{Curve, FP_UNITS, decode, list, point_types, store_coordinates};
+use crate::curve::{Curve, FP_UNITS, Formula, list, point_functions, store_coordinates};
 use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
 
 /// Threads of a workgroup.
@@ -39,8 +39,7 @@ fn decode_points(name: &'static str, curve: Curve, arithmetic: Arithmetic, style
     let mut body = prelude(&FP, arithmetic);
     body += &accessors(&FP, "points", true, arithmetic);
     body += SWAP;
-    body += &point_types(curve, arithmetic);
-    body += &decode(curve, arithmetic, style);
+    body += &point_functions(curve, Formula::Decode, 0, arithmetic, style);
     let loads = list(len, "\n", |i| {
         // The file has the higher coefficient first.
         let at = (i / degree * degree + degree - 1 - i % degree) * FP_UNITS;
@@ -54,9 +53,9 @@ fn decode_points(name: &'static str, curve: Curve, arithmetic: Arithmetic, style
     let any =
         list(len * FP_UNITS, " | ", |i| format!("any_bits(v{}.w{})", i / FP_UNITS, i % FP_UNITS));
     let below = list(len, " && ", |i| format!("fp_words_below_modulus(v{i})"));
-    let values = list(len, ", ", |i| format!("v{i}"));
-    let off = list(degree, " && ", |i| format!("fp_words_are_zero(decoded.c{})", len + i));
-    let stores = store_coordinates("points", "decoded", len);
+    let inputs = list(len, "\n", |i| format!("    slots[{i}] = v{i};"));
+    let off = list(degree, " && ", |i| format!("fp_words_are_zero(slots[{}])", len + i));
+    let stores = store_coordinates("points", len);
     let main = format!(
         "    if id >= params.len {{ return; }}
     let at = id * {units}u;
@@ -67,11 +66,12 @@ fn decode_points(name: &'static str, curve: Curve, arithmetic: Arithmetic, style
     let is_zero = ({any}) == 0u;
     // Infinity is its flag and zeros; (0, 0) without it may not pass for infinity.
     var good = (flags == 2u && is_zero) || (flags == 0u && !is_zero && {below});
-    var decoded = decode(Affine({values}));
+{inputs}
+    decode();
     if params.on_curve != 0u && !is_zero {{ good = good && {off}; }}
     if !good {{
         atomicMin(&status[params.status_offset], params.index_first + id);
-        decoded = Decoded();
+        for (var i = 0u; i < {len}u; i += 1u) {{ slots[i] = FpWords(); }}
     }}
 {stores}",
         units = len * FP_UNITS,
