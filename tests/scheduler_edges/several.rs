@@ -4,22 +4,28 @@ use std::collections::BTreeMap;
 
 use twinlock::{Prover, ProverOptions};
 
-use crate::support::{Source, card_named, opener, prove, rng};
+use crate::support::{Source, card, card_named, opener, prove, prover, rng};
 
 /// Each device has a limit of its own, and all of them prove.
 #[test]
 fn unequal_cards_share_the_partitions_within_their_limits() {
     let mut rng = rng();
     let source = Source::new(9, &mut rng);
+    // What two workers take of a card that has plenty.
+    let free = prover(&card(1 << 30), |options| options.workers = 2);
+    let key = free.key(&source).unwrap();
+    assert!(prove(&free, &key, (9, 4), &mut rng).iter().all(Result::is_ok));
+    let wanted = free.memory_usage().iter().map(|usage| usage.reserved_bytes).sum::<u64>();
+
     let cards = ["sim:0", "sim:1", "other:0"].map(|name| card_named(name, 1 << 30));
-    let limits = [("sim:0", 24 << 20), ("sim", 12 << 20)];
+    let limits = [2 * wanted, wanted / 4 * 3, wanted / 5 * 4];
     let mut options = ProverOptions::default();
     options.msm_chunk = Some(1 << 9);
     options.workers = 2;
-    options.memory_bytes = Some(16 << 20);
-    options.device_memory_bytes = limits.map(|(name, bytes)| (name.to_owned(), bytes)).into();
+    options.memory_bytes = Some(limits[2]);
+    options.device_memory_bytes = vec![("sim:0".into(), limits[0]), ("sim".into(), limits[1])];
     let prover = Prover::with_openers(cards.iter().map(opener).collect(), options).unwrap();
-    let key = prover.load(&source).unwrap();
+    let key = prover.key(&source).unwrap();
     let mut shares = BTreeMap::new();
     // Whoever is free takes the next: which one gets how many is chance, but none gets nothing for
     // long.
@@ -32,13 +38,13 @@ fn unequal_cards_share_the_partitions_within_their_limits() {
         }
     }
     assert_eq!(shares.len(), cards.len(), "{shares:?}");
-    let reserved: Vec<u64> =
-        prover.memory_usage().iter().map(|usage| usage.reserved_bytes).collect();
-    for ((reserved, limit), name) in
-        reserved.iter().zip([24 << 20, 12 << 20, 16 << 20]).zip(prover.device_names())
-    {
-        assert!(*reserved > 0 && *reserved <= limit, "{name}: {reserved} bytes of {limit}");
+    let usage = prover.memory_usage();
+    for ((usage, limit), name) in usage.iter().zip(limits).zip(prover.device_names()) {
+        let reserved = usage.reserved_bytes;
+        assert!(reserved > 0 && reserved <= limit, "{name}: {reserved} bytes of {limit}");
     }
+    // The first was not held to the others' limits.
+    assert!(usage[0].reserved_bytes > limits[1], "{usage:?}");
     for card in &cards {
         assert_eq!(card.races(), []);
     }
