@@ -3,6 +3,8 @@
 //! `cargo test --release -p twinlock-shaders --test compile -- --ignored --nocapture`.
 //! `KERNELS=narrow,compact,msm` picks an arithmetic, a style, and kernels by a part of their name.
 
+#![allow(clippy::print_stdout)]
+
 mod gpu;
 
 use std::time::Instant;
