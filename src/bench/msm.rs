@@ -111,7 +111,7 @@ pub(super) fn run<G: Points>(
 ) -> Result<()> {
     let len = length(lg)?;
     for device in devices {
-        room::<G>(len, &**device)?.require(lg, &**device)?;
+        room::<G>(len, plan.steps, &**device)?.require(lg, &**device)?;
     }
     let logarithms = logarithms_of(len);
     let scalars = plan.scalars.sample(len, SEED);
@@ -125,9 +125,11 @@ pub(super) fn run<G: Points>(
 }
 
 /// Bases, their logarithms and the scalars; on the device all that an [`Msm`] holds.
-fn room<G: Points>(len: usize, device: &dyn Device) -> Result<Room> {
+fn room<G: Points>(len: usize, steps_apart: bool, device: &dyn Device) -> Result<Room> {
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let sizes = Sizes::of(device, G::GROUP, len as u64).map_err(named)?;
+    let window_bits = device.window_bits(G::GROUP, len as u64);
+    let chunk = chunk_len(len as u64, steps_apart);
+    let sizes = Sizes::of(device, G::GROUP, window_bits, chunk).map_err(named)?;
     let bases_bytes = (len * size_of::<G::Affine>()) as u64;
     let scalars_bytes = (len * size_of::<Scalar>()) as u64;
     let of_operations = [
@@ -160,9 +162,8 @@ fn measure<G: Points>(
     Ok(Measurement::new(lg, &**device, times, steps))
 }
 
-/// What the device asks for an MSM.
+/// What the device asks for an MSM, `chunk` scalars at a time.
 struct Sizes {
-    window_bits: u32,
     digits: DigitsLayout,
     msm: MsmLayout,
     workspace_bytes: u64,
@@ -170,9 +171,13 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(device: &dyn Device, group: Group, len: u64) -> Result<Self, DeviceError> {
-        let window_bits = device.window_bits(group, len);
-        let shape = DigitsShape { max_len: len, window_bits };
+    fn of(
+        device: &dyn Device,
+        group: Group,
+        window_bits: u32,
+        chunk: u64,
+    ) -> Result<Self, DeviceError> {
+        let shape = DigitsShape { max_len: chunk, window_bits };
         let digits = device.digits_layout(shape)?;
         let msm = device.msm_layout(group, shape)?;
         let workspace_bytes = digits
@@ -180,19 +185,34 @@ impl Sizes {
             .max(msm.accumulate_workspace_bytes)
             .max(msm.reduce_workspace_bytes);
         let windows_bytes = u64::from(msm.num_windows) * group.jacobian_bytes();
-        Ok(Self { window_bits, digits, msm, workspace_bytes, windows_bytes })
+        Ok(Self { digits, msm, workspace_bytes, windows_bytes })
     }
 }
 
-/// An MSM with everything on the device.
+/// An MSM whose bases are on the device.
 struct Msm {
-    scalars: Box<dyn Staging>,
-    scalars_view: View,
-    ops: Vec<(&'static str, Op)>,
+    chunks: Vec<Chunk>,
+    clear: Op,
+    reduce: Op,
     windows: View,
     window_bits: u32,
     /// The memory that the operations use.
     _leases: Vec<crate::scheduler::arena::Lease>,
+}
+
+/// Scalars that are uploaded while those before them are at work.
+struct Chunk {
+    scalars: Box<dyn Staging>,
+    target: View,
+    digits: Op,
+    accumulate: Op,
+}
+
+/// Scalars of a chunk, in numbers of which uploading the first does not show.
+fn chunk_len(len: u64, steps_apart: bool) -> u64 {
+    const SMALL: u64 = 1 << 22;
+    const MOST: u64 = 8;
+    if steps_apart { len } else { len.min(SMALL.max(len.div_ceil(MOST))) }
 }
 
 impl Msm {
@@ -203,8 +223,10 @@ impl Msm {
     ) -> Result<Self, DeviceError> {
         let group = G::GROUP;
         let len = scalars.len() as u64;
-        let Sizes { window_bits, digits, msm, workspace_bytes, windows_bytes } =
-            Sizes::of(&*session.device, group, len)?;
+        let chunk = chunk_len(len, session.clock.is_on());
+        let window_bits = session.device.window_bits(group, len);
+        let Sizes { digits, msm, workspace_bytes, windows_bytes } =
+            Sizes::of(&*session.device, group, window_bits, chunk)?;
 
         let mut leases = Vec::new();
         let mut buffer = |name, class, size_bytes| {
@@ -221,40 +243,62 @@ impl Msm {
         let workspace = buffer("msm_workspace", MemoryClass::Work, workspace_bytes)?;
         let windows = buffer("windows", MemoryClass::Work, windows_bytes)?;
         bases_on_device::<G>(session, bases_view, logarithms)?;
-        let mut staging = session.device.allocate_staging(
-            "scalars",
-            StagingKind::Upload,
-            scalars_view.len_bytes().max(4),
-        )?;
-        if let Some(host) = staging.host(session.timeout)?.get_mut(..size_of_val(scalars)) {
-            host.copy_from_slice(as_bytes(scalars));
-        }
+        let (bases, targets) = (PointView::new(bases_view, group)?, FrView::new(scalars_view)?);
 
-        let accumulate = MsmAccumulate::new(
-            &msm,
-            (plan, len),
-            PointView::new(bases_view, group)?,
-            BaseOf::same(),
-            accumulator,
-            workspace,
-        )?;
-        let ops = vec![
-            ("clear", Op::Fill(Fill::zero(accumulator))),
-            (
-                "digits",
-                Op::Digits(Digits::new(&digits, FrView::new(scalars_view)?, plan, workspace)?),
-            ),
-            ("accumulate", Op::MsmAccumulate(accumulate)),
-            ("reduce", Op::MsmReduce(MsmReduce::new(&msm, accumulator, windows, workspace)?)),
-        ];
-        Ok(Self { scalars: staging, scalars_view, ops, windows, window_bits, _leases: leases })
+        let mut chunks = Vec::new();
+        let mut first = 0;
+        // Of no scalars there is one chunk, too.
+        for scalars in
+            scalars.chunks(chunk.max(1) as usize).chain(scalars.is_empty().then_some(scalars))
+        {
+            let len = scalars.len() as u64;
+            let target = targets.slice(first, len)?;
+            let bytes = as_bytes(scalars);
+            let mut staging = session.device.allocate_staging(
+                "scalars",
+                StagingKind::Upload,
+                (bytes.len() as u64).max(4),
+            )?;
+            if let Some(host) = staging.host(session.timeout)?.get_mut(..bytes.len()) {
+                host.copy_from_slice(bytes);
+            }
+            chunks.push(Chunk {
+                scalars: staging,
+                target: target.view(),
+                digits: Op::Digits(Digits::new(&digits, target, plan, workspace)?),
+                accumulate: Op::MsmAccumulate(MsmAccumulate::new(
+                    &msm,
+                    (plan, len),
+                    bases.slice(first, len)?,
+                    BaseOf::same(),
+                    accumulator,
+                    workspace,
+                )?),
+            });
+            first += len;
+        }
+        Ok(Self {
+            chunks,
+            clear: Op::Fill(Fill::zero(accumulator)),
+            reduce: Op::MsmReduce(MsmReduce::new(&msm, accumulator, windows, workspace)?),
+            windows,
+            window_bits,
+            _leases: leases,
+        })
     }
 
     fn run<G: Points>(&mut self, session: &mut Session) -> Result<G, DeviceError> {
-        session.upload_staged(&mut *self.scalars, self.scalars_view)?;
-        for (name, op) in &self.ops {
-            session.step(name, op)?;
+        let uploads = self.chunks.iter_mut();
+        let uploads: Vec<_> = uploads
+            .map(|chunk| session.upload_beside(&mut *chunk.scalars, chunk.target))
+            .collect::<Result<_, _>>()?;
+        session.step("clear", &self.clear)?;
+        for (chunk, uploaded) in self.chunks.iter().zip(&uploads) {
+            session.after("upload", uploaded)?;
+            session.step("digits", &chunk.digits)?;
+            session.step("accumulate", &chunk.accumulate)?;
         }
+        session.step("reduce", &self.reduce)?;
         let bytes = session.download(self.windows)?;
         let sum = combine(&bytes, self.window_bits);
         session.clock.lap("combine");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use twinlock_api::{Device, Error as DeviceError, MemoryClass, Op, Staging, Stream, View};
+use twinlock_api::{Device, Error as DeviceError, Event, MemoryClass, Op, Staging, Stream, View};
 
 use super::{Step, median_ms};
 use crate::scheduler::arena::{Arena, Lease};
@@ -17,6 +17,8 @@ pub(super) struct Session {
     pub device: Arc<dyn Device>,
     arena: Arena,
     stream: Stream,
+    /// For uploads beside the work of `stream`.
+    upload_stream: Stream,
     staging: StagingRing,
     readback: Readback,
     pub timeout: Duration,
@@ -33,6 +35,7 @@ impl Session {
                 staging: StagingRing::new(&*device, SLOTS, SLOT_BYTES, timeout)?,
                 readback: Readback::new(&*device, SLOT_BYTES, timeout)?,
                 stream: device.create_stream("bench")?,
+                upload_stream: device.create_stream("bench_upload")?,
                 clock: StepClock::new(steps),
                 device: device.clone(),
                 timeout,
@@ -67,16 +70,23 @@ impl Session {
         self.finish()
     }
 
-    /// Enqueues a copy of what a staging buffer holds. Waits for it if steps are measured apart.
-    pub fn upload_staged(
+    /// Enqueues a copy of what a staging buffer holds, beside other work; it is there when the
+    /// event has come.
+    pub fn upload_beside(
         &mut self,
         source: &mut dyn Staging,
         target: View,
-    ) -> Result<(), DeviceError> {
-        self.device.upload(self.stream, source, 0, target)?;
+    ) -> Result<Event, DeviceError> {
+        self.device.upload(self.upload_stream, source, 0, target)?;
+        self.device.record(self.upload_stream)
+    }
+
+    /// Makes what follows wait for `event`; the host, too, if steps are measured apart.
+    pub fn after(&mut self, name: &'static str, event: &Event) -> Result<(), DeviceError> {
+        self.device.wait(self.stream, event)?;
         if self.clock.is_on() {
             self.finish()?;
-            self.clock.lap("upload");
+            self.clock.lap(name);
         }
         Ok(())
     }
@@ -124,7 +134,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let ended = self.finish().and_then(|()| self.device.destroy_stream(self.stream));
+        let ended = (self.finish())
+            .and_then(|()| self.device.destroy_stream(self.stream))
+            .and_then(|()| self.device.destroy_stream(self.upload_stream));
         if let Err(error) = ended {
             tracing::debug!(%error, "the stream of a measurement did not end cleanly");
         }
@@ -142,7 +154,7 @@ impl StepClock {
         Self { last: on.then(Instant::now), laps: Vec::new() }
     }
 
-    fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.last.is_some()
     }
 
