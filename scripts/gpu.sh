@@ -3,6 +3,8 @@
 #
 #   scripts/gpu.sh gather            build here, put stripped programs into .carry/ (64 MiB at most)
 #   scripts/gpu.sh run BACKEND...    there, from the copied folder: tests, then benchmarks, then a table
+#   scripts/gpu.sh scenes            there: the whole program under load, short of memory, on several devices
+#   scripts/gpu.sh pair              there: a job on two cards against one
 #   scripts/gpu.sh sanitize          there: CUDA kernels at small sizes under compute-sanitizer
 #
 # BACKEND is cuda or wgsl. Logs and results go to $OUT (default .carry/out). What is run can be
@@ -101,6 +103,67 @@ run() {
     cat "$out/summary.txt"
 }
 
+# The most device memory (MiB) and host memory (MiB) seen while a program runs; its output goes to a log.
+watched() {
+    local name=$1 device=0 host=0 free resident pid
+    shift
+    "$@" >"$out/$name.log" 2>&1 &
+    pid=$!
+    : >"$out/$name.memory"
+    while kill -0 "$pid" 2>/dev/null; do
+        free=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0)
+        resident=$(awk '/VmRSS/ { print int($2 / 1024) }' "/proc/$pid/status" 2>/dev/null || true)
+        echo "${free:-0} ${resident:-0}" >>"$out/$name.memory"
+        sleep 0.25
+    done
+    wait "$pid" && status=ok || status="FAILED ($?)"
+    read -r device host < <(awk '$1 > d { d = $1 } $2 > h { h = $2 } END { print d, h }' "$out/$name.memory")
+    printf '%-28s %-10s device %6d MiB, host %6d MiB at most\n' "$name" "$status" "$device" "$host" |
+        tee -a "$out/summary.txt"
+    grep -E "^(times|cuda|wgsl|cpu)|verified|generated|error" "$out/$name.log" | cut -c1-170 || true
+}
+
+scenes() {
+    local twinlock=$carry/twinlock keys=${KEYS:-/tmp}
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader -i 0
+    watched generate-22 "$twinlock" params generate mix --lg 22 --device cuda:0 --out "$keys/mix22"
+    watched generate-16 "$twinlock" params generate mix --lg 16 --device cuda:0 --out "$keys/mix16"
+    watched six-partitions "$twinlock" prove mix --lg 22 --params "$keys/mix22" --partitions 6 \
+        --device cuda:0 --synthesize-first --timeline "$out/timeline-six.json"
+    watched one-gibibyte "$twinlock" prove mix --lg 22 --params "$keys/mix22" --device cuda:0 \
+        --memory 1GiB --timeline "$out/timeline-1gib.json"
+    watched several-devices "$twinlock" prove mix --lg 16 --params "$keys/mix16" --partitions 24 \
+        --device cuda:0,wgsl:0,cpu --synthesize-first
+    watched thousand-proofs "$twinlock" prove mix --lg 12 --partitions 1000 --device cuda:0
+    echo "device and host MiB after a tenth, a half and all of it:"
+    awk '{ line[NR] = $0 } END { print line[int(NR / 10) + 1]; print line[int(NR / 2)]; print line[NR - 1] }' \
+        "$out/thousand-proofs.memory"
+    "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0 >"$out/other.log" 2>&1 &
+    watched two-processes "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0
+    wait $! && grep verified "$out/other.log"
+    "$twinlock" bench locks --device cuda:0 --lg "${LOCKS_LG:-22}" --memory 16GiB | tee "$out/locks.log"
+    for device in cuda:0 cpu; do
+        "$twinlock" prove mix --lg 16 --profile bits --device "$device" --insecure-seed 7 --json |
+            grep -E '"proof"' >"$out/same-$device.txt"
+    done
+    cmp "$out/same-cuda:0.txt" "$out/same-cpu.txt" && echo "the same proof on cuda:0 and cpu"
+}
+
+pair() {
+    local twinlock=$carry/twinlock keys=${KEYS:-/tmp}
+    "$twinlock" devices
+    "$twinlock" params generate mix --lg 22 --device cuda:0 --out "$keys/mix22" | tail -1
+    for round in 1 2; do
+        for devices in cuda:0 cuda:0,cuda:1; do
+            watched "job-$round-on-$devices" "$twinlock" prove mix --lg 22 --params "$keys/mix22" \
+                --partitions "${PARTITIONS:-8}" --device "$devices" --synthesize-first \
+                --timeline "$out/timeline-$devices.json"
+        done
+    done
+    watched unequal "$twinlock" prove mix --lg 22 --params "$keys/mix22" --partitions 12 \
+        --device cuda:0,cuda:1 --memory "${UNEQUAL:-cuda:0=8GiB,cuda:1=1GiB}" --synthesize-first
+}
+
 # Each tool over the suite at small sizes, but for trials whose faults are meant.
 sanitize() {
     local sanitizer=${SANITIZER:-compute-sanitizer}
@@ -121,13 +184,13 @@ shift || true
 out=${OUT:-$carry/out}
 case "$command" in
 gather) gather "$@" ;;
-run | sanitize)
+run | scenes | pair | sanitize)
     mkdir -p "$out"
     : >"$out/summary.txt"
     "$command" "$@"
     ;;
 *)
-    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    sed -n '2,15s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac

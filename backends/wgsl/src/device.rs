@@ -200,6 +200,10 @@ impl Device for WgslDevice {
         Ok(Box::new(WgslStaging::new(Arc::clone(&self.gpu), buffer, name, kind, size_bytes)?))
     }
 
+    fn staging_slot_bytes(&self) -> u64 {
+        4 << 20
+    }
+
     fn create_stream(&self, _name: &'static str) -> Result<Stream> {
         self.gpu.timeline.check_alive()?;
         let stream = Stream::fresh();
