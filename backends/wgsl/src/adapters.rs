@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use twinlock_api::layout::{FR_BYTES, MAX_LG_DOMAIN};
+use twinlock_api::layout::FR_BYTES;
 use twinlock_api::{DeviceInfo, Discovered};
+use twinlock_shaders::kernels::ntt;
 
 use crate::budget;
 use crate::chunks::Chunks;
@@ -136,7 +137,8 @@ fn usable(
         driver,
         memory_bytes,
         max_region_bytes,
-        max_lg_domain: max_lg_domain.min(MAX_LG_DOMAIN),
+        // Kernels count in 32 bits.
+        max_lg_domain: max_lg_domain.min(ntt::MAX_LG),
     })
 }
 
