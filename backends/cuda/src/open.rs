@@ -14,7 +14,7 @@ use crate::events::EventPool;
 use crate::faults::Faults;
 use crate::gpu::{Gpu, Tables};
 use crate::launcher::Launcher;
-use crate::memory::{Allocation, Memory, out_of_memory};
+use crate::memory::{Allocation, Memory, Pinned, out_of_memory};
 use crate::modules::Modules;
 use crate::ops;
 use crate::profile::Profile;
@@ -91,10 +91,19 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     Ok(gpu)
 }
 
-/// Fills the tables, and has a stream run once.
+/// Has every stream run once, and fills the tables.
 fn fill(gpu: &Gpu, tables: Vec<Table>) -> Result<()> {
     let _current = gpu.enter()?;
-    let raw = gpu.streams.take().map_err(|refusal| gpu.failed("open", refusal))?;
+    let refused = |refusal| gpu.failed("open", refusal);
+    if gpu.tables.address != 0 {
+        let host = Pinned::new(4).map_err(refused)?;
+        let ends = gpu.streams.warm(&gpu.events, gpu.tables.address, host).map_err(refused)?;
+        for end in &ends {
+            gpu.wait(end, "a stream's first work", Instant::now(), FILL_WAIT)?;
+        }
+        gpu.memory.free_pinned(gpu, host, ends);
+    }
+    let raw = gpu.streams.take().map_err(refused)?;
     for Table { name, size_bytes, fill } in tables {
         let mut launcher = Launcher::new(gpu, name, raw.0, Vec::new());
         match fill {

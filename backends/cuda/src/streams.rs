@@ -7,8 +7,9 @@ use cudarc::driver::sys::{self, CUstream, CUstream_flags_enum};
 use twinlock_api::{Error, Result, Stream};
 
 use crate::driver::{Refusal, check};
-use crate::events::PooledEvent;
+use crate::events::{EventPool, PooledEvent};
 use crate::gpu::Gpu;
+use crate::memory::Pinned;
 
 /// Driver streams made when a device is opened.
 const FIRST_STREAMS: usize = 16;
@@ -47,6 +48,31 @@ impl StreamPool {
         // SAFETY: writes one handle.
         check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut stream, flags) })?;
         Ok(RawStream(stream))
+    }
+
+    /// Puts a word of work of each kind on every stream, so that the driver sets up now what it
+    /// sets up at first use. `device` and `host` are a word each; the context is current. The ends
+    /// of that work.
+    pub(crate) fn warm(
+        &self,
+        events: &Arc<EventPool>,
+        device: u64,
+        host: Pinned,
+    ) -> Result<Vec<Arc<PooledEvent>>, Refusal> {
+        let mut ends = Vec::new();
+        for (stream, end) in self.idle().iter_mut() {
+            let RawStream(raw) = *stream;
+            // SAFETY: both words live until the caller has seen the ends.
+            unsafe {
+                check("cuMemsetD32Async", sys::cuMemsetD32Async(device, 0, 1, raw))?;
+                check("cuMemcpyDtoHAsync", sys::cuMemcpyDtoHAsync_v2(host.0, device, 4, raw))?;
+                check("cuMemcpyHtoDAsync", sys::cuMemcpyHtoDAsync_v2(device, host.0, 4, raw))?;
+            }
+            let ran = events.record(raw)?;
+            *end = Some(Arc::clone(&ran));
+            ends.push(ran);
+        }
+        Ok(ends)
     }
 
     /// A stream with nothing to do; the context is current.
