@@ -6,8 +6,8 @@ using namespace digits;
 // Every kernel begins with these.
 #define SHAPE_PARAMS                                                                      \
     uint32_t window_bits, uint32_t num_windows, uint32_t low_bits, uint32_t bin_bits,     \
-        uint32_t unit, uint32_t len, uint64_t stride
-#define SHAPE Shape{window_bits, num_windows, low_bits, bin_bits, unit, len, stride}
+        uint32_t len, uint64_t stride
+#define SHAPE Shape{window_bits, num_windows, low_bits, bin_bits, len, stride}
 
 // Grid: any number of blocks. Dynamic shared memory: see `Cut`.
 extern "C" __global__ void __launch_bounds__(CUT_THREADS)
@@ -23,16 +23,14 @@ extern "C" __global__ void __launch_bounds__(CUT_THREADS)
 
 // Grid: windows.
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-    digits_bin_starts(SHAPE_PARAMS, uint32_t window_first, uint32_t *bin_counts,
-                      uint32_t *bin_starts) {
+    digits_bin_starts(SHAPE_PARAMS, uint32_t *bin_counts, uint32_t *bin_starts) {
     __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_THREADS / Scan::GROUP];
     const BinStarts bins{SHAPE, bin_counts, bin_starts};
-    const uint32_t window = window_first + blockIdx.x;
-    bins.scan(window).sum(sums, threadIdx.x);
+    bins.scan(blockIdx.x).sum(sums, threadIdx.x);
     __syncthreads();
     Scan::group(sums, groups, threadIdx.x);
     __syncthreads();
-    bins.write(sums, groups, window, threadIdx.x);
+    bins.write(sums, groups, blockIdx.x, threadIdx.x);
 }
 
 // Grid: tiles of PARTITION_THREADS * PARTITION_LEN scalars, windows.
@@ -70,27 +68,12 @@ extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
     }
 }
 
-// Grid: bins, windows. Of a padded plan only.
-extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-    digits_bin_totals(SHAPE_PARAMS, uint32_t window_first, uint32_t *counts,
-                      uint32_t *bin_counts) {
-    __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_THREADS / Scan::GROUP];
-    const Records from{SHAPE, window_first, nullptr, nullptr};
-    const Starts starts{from, counts, nullptr, nullptr, nullptr};
-    starts.scan(blockIdx.y, blockIdx.x).sum(sums, threadIdx.x);
-    __syncthreads();
-    Scan::group(sums, groups, threadIdx.x);
-    __syncthreads();
-    starts.publish(sums, groups, bin_counts, blockIdx.y, blockIdx.x, threadIdx.x);
-}
-
 // Grid: bins, windows.
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-    digits_starts(SHAPE_PARAMS, uint32_t window_first, const uint32_t *bin_places,
-                  uint32_t *counts, uint32_t *offsets, uint32_t *entries) {
+    digits_starts(SHAPE_PARAMS, uint32_t window_first, const uint32_t *bin_starts,
+                  uint32_t *counts, uint32_t *offsets) {
     __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_THREADS / Scan::GROUP];
-    const Records from{SHAPE, window_first, nullptr, nullptr};
-    const Starts starts{from, counts, bin_places, offsets, entries};
+    const Starts starts{Records{SHAPE, window_first, nullptr, bin_starts}, counts, offsets};
     starts.scan(blockIdx.y, blockIdx.x).sum(sums, threadIdx.x);
     __syncthreads();
     Scan::group(sums, groups, threadIdx.x);

@@ -9,8 +9,7 @@
 // `num_buckets + 1` words: where each bucket starts among the window's entries, and their number.
 // Bucket b stands for the digits of magnitude b + 1. A window's entries have room for `stride`
 // words; an entry is a scalar's index with the digit's sign in the top bit. The order within a
-// bucket is whatever the atomic operations make it. In a padded plan buckets start at multiples of
-// `unit`, a power of two; entries `PAD` fill what is left.
+// bucket is whatever the atomic operations make it.
 //
 // Work is cut by position, never by bucket, and one address gets one atomic operation from a block
 // at most: a million equal scalars cost what a million different ones cost.
@@ -25,8 +24,6 @@
 namespace digits {
 
 constexpr uint32_t SIGN = 0x80000000u;
-// The index that no scalar has.
-constexpr uint32_t PAD = ~0u;
 constexpr uint32_t CUT_THREADS = 256;
 constexpr uint32_t SCAN_THREADS = 256;
 constexpr uint32_t PARTITION_THREADS = 512;
@@ -43,7 +40,7 @@ constexpr uint32_t MAX_LOW_BITS = 12;
 // A bucket's number is a bin's and `low_bits` lower bits. With one bin there is no partition:
 // records are the digits themselves, zeros included.
 struct Shape {
-    uint32_t window_bits, num_windows, low_bits, bin_bits, unit, len;
+    uint32_t window_bits, num_windows, low_bits, bin_bits, len;
     uint64_t stride;
 
     TL_HD uint32_t num_bins() const { return 1u << bin_bits; }
@@ -138,17 +135,14 @@ struct Scan {
 
     const uint32_t *values;
     uint32_t len;
-    // What each value is rounded up to a multiple of.
-    uint32_t unit;
 
-    TL_HD uint32_t rounded(uint32_t value) const { return (value + unit - 1) & ~(unit - 1); }
     TL_HD uint32_t share() const { return (len + SCAN_THREADS - 1) / SCAN_THREADS; }
     TL_HD uint32_t begin(uint32_t thread) const { return min(thread * share(), len); }
     TL_HD uint32_t end(uint32_t thread) const { return min(begin(thread) + share(), len); }
 
     TL_HD void sum(uint32_t *sums, uint32_t thread) const {
         uint32_t total = 0;
-        for (uint32_t i = begin(thread); i < end(thread); i++) total += rounded(values[i]);
+        for (uint32_t i = begin(thread); i < end(thread); i++) total += values[i];
         sums[thread] = total;
     }
 
@@ -178,7 +172,7 @@ struct BinStarts {
     uint32_t *bin_starts;
 
     TL_HD Scan scan(uint32_t window) const {
-        return Scan{bin_counts + (window << shape.bin_bits), shape.num_bins(), 1};
+        return Scan{bin_counts + (window << shape.bin_bits), shape.num_bins()};
     }
 
     // Counts become cursors.
@@ -347,30 +341,18 @@ struct Count {
     }
 };
 
-// Counts to starts within the plan's table, and padding behind each bucket. One block a bin and
-// window; `bin_places` are where bins start in the plan, as `BinStarts` makes them from what
-// `publish` counts.
+// Counts to starts within the plan's table. One block a bin and window.
 struct Starts {
     Records from;
     uint32_t *counts;
-    const uint32_t *bin_places;
     uint32_t *offsets;
-    uint32_t *entries;
 
     TL_HD uint32_t *bin_counts(uint32_t part, uint32_t bin) const {
         return counts + uint64_t(from.window_first + part) * from.shape.num_buckets() +
                (bin << from.shape.low_bits);
     }
     TL_HD Scan scan(uint32_t part, uint32_t bin) const {
-        return Scan{bin_counts(part, bin), 1u << from.shape.low_bits, from.shape.unit};
-    }
-
-    // What a bin has in the plan, by the last thread.
-    TL_HD void publish(const uint32_t *sums, const uint32_t *groups, uint32_t *totals,
-                       uint32_t part, uint32_t bin, uint32_t thread) const {
-        if (thread != SCAN_THREADS - 1) return;
-        totals[((from.window_first + part) << from.shape.bin_bits) + bin] =
-            Scan::before(sums, groups, thread) + sums[thread];
+        return Scan{bin_counts(part, bin), 1u << from.shape.low_bits};
     }
 
     // Counts become cursors.
@@ -378,20 +360,17 @@ struct Starts {
                      uint32_t thread) const {
         const Shape &shape = from.shape;
         const Scan buckets = scan(part, bin);
-        const uint32_t window = from.window_first + part;
         uint32_t *cursors = bin_counts(part, bin);
-        uint32_t *table =
-            offsets + uint64_t(window) * (shape.num_buckets() + 1) + (bin << shape.low_bits);
-        uint32_t *window_entries = entries + window * shape.stride;
+        uint32_t *table = offsets +
+                          uint64_t(from.window_first + part) * (shape.num_buckets() + 1) +
+                          (bin << shape.low_bits);
         uint32_t start = Scan::before(sums, groups, thread);
-        if (shape.bin_bits != 0) start += bin_places[window * (shape.num_bins() + 1) + bin];
+        if (shape.bin_bits != 0) start += from.starts(part)[bin];
         for (uint32_t i = buckets.begin(thread); i < buckets.end(thread); i++) {
             const uint32_t count = cursors[i];
             cursors[i] = start;
             table[i] = start;
-            for (uint32_t k = count; k < buckets.rounded(count); k++)
-                window_entries[start + k] = PAD;
-            start += buckets.rounded(count);
+            start += count;
         }
         if (thread == SCAN_THREADS - 1 && bin == shape.num_bins() - 1)
             table[1u << shape.low_bits] = start;

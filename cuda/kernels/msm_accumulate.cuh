@@ -25,6 +25,7 @@ constexpr uint32_t SIGN = 0x80000000u;
 // least so long in any case.
 constexpr uint32_t GOOD_RUN_LEN = 24;
 constexpr uint32_t MIN_RUN_LEN = 8;
+constexpr uint32_t MAX_WAVES = 4;
 
 template <class F>
 static TL_HD const char *point_at(const char *points, uint64_t index) {
@@ -46,10 +47,10 @@ struct Plan {
         return offsets + uint64_t(window) * (num_buckets + 1);
     }
 
-    // No plan has more than there is room for, but anybody's bytes may.
+    // No plan of `len` scalars has more, but anybody's bytes may.
     TL_HD uint32_t count(uint32_t window) const {
         const uint32_t count = table(window)[num_buckets];
-        return count < stride ? count : uint32_t(stride);
+        return count < len ? count : len;
     }
 
     // The bucket that owns a position, at or behind the bucket `low`.
@@ -75,18 +76,16 @@ struct Runs {
     TL_HD uint32_t first(uint32_t window) const { return words[1 + window]; }
 
     // One thread. `counts` are the windows' entries; `resident` is the number of threads that the
-    // device keeps at once. Lengths are multiples of `unit`, a power of two.
-    TL_HD void plan(const uint32_t *counts, uint32_t num_windows, uint32_t resident,
-                    uint32_t max_waves, uint32_t unit) const {
+    // device keeps at once.
+    TL_HD void plan(const uint32_t *counts, uint32_t num_windows, uint32_t resident) const {
         uint64_t total = 0;
         for (uint32_t w = 0; w < num_windows; w++) total += counts[w];
         uint64_t len = 0;
-        for (uint32_t waves = max_waves; waves != 0 && len < GOOD_RUN_LEN; waves--) {
+        for (uint32_t waves = MAX_WAVES; waves != 0 && len < GOOD_RUN_LEN; waves--) {
             const uint64_t threads = uint64_t(waves) * resident;
             len = (total + threads - 1) / threads;
         }
         if (len < MIN_RUN_LEN) len = MIN_RUN_LEN;
-        len = (len + unit - 1) & ~uint64_t(unit - 1);
         words[0] = uint32_t(len);
         uint32_t runs = 0;
         for (uint32_t w = 0; w < num_windows; w++) {

@@ -3,17 +3,15 @@
 
 // Grid: one block. `runs` has num_windows + 2 words.
 extern "C" __global__ void __launch_bounds__(msm::MAX_WINDOWS)
-    msm_runs(MSM_PLAN_PARAMS, uint32_t *runs, uint32_t resident, uint32_t max_waves,
-             uint32_t unit) {
+    msm_runs(MSM_PLAN_PARAMS, uint32_t *runs, uint32_t resident) {
     __shared__ uint32_t counts[msm::MAX_WINDOWS];
     const msm::Plan plan = MSM_PLAN;
     if (threadIdx.x < num_windows) counts[threadIdx.x] = plan.count(threadIdx.x);
     __syncthreads();
-    if (threadIdx.x == 0) msm::Runs{runs}.plan(counts, num_windows, resident, max_waves, unit);
+    if (threadIdx.x == 0) msm::Runs{runs}.plan(counts, num_windows, resident);
 }
 
 MSM_ACCUMULATE(msm_accumulate_g1, Fp, 3)
-MSM_ACCUMULATE_BATCHED(msm_accumulate_batched_g1, Fp, 3)
 MSM_FOLD(msm_fold_g1, Fp, 3)
 MSM_SUM(msm_sum_g1, Fp, 3)
 MSM_WEIGH(msm_weigh_g1, Fp, 128)

@@ -1,7 +1,6 @@
 // The kernels of `msm_accumulate` and `msm_reduce` for one group, which a unit names.
 #pragma once
 
-#include "msm_batched.cuh"
 #include "msm_reduce.cuh"
 
 // Threads 0.. of all blocks.
@@ -22,18 +21,6 @@
         msm::accumulate<F>(                                                                  \
             MSM_PLAN, msm::Runs{runs}, msm::Bases{bases, indices, base_first, num_bases, len}, \
             msm::Sums{accumulator, heads, keys}, max_runs, MSM_THREAD);                      \
-    }
-
-// Grid: one thread a run, `max_runs`; `scratch` has Scratch::BYTES for each.
-#define MSM_ACCUMULATE_BATCHED(name, F, blocks)                                              \
-    extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
-        name(MSM_PLAN_PARAMS, uint32_t *runs, const char *bases, const uint32_t *indices,    \
-             uint32_t base_first, uint32_t num_bases, char *accumulator, char *heads,        \
-             uint32_t *keys, uint32_t max_runs, char *scratch) {                             \
-        msm::accumulate_batched<F>(                                                          \
-            MSM_PLAN, msm::Runs{runs}, msm::Bases{bases, indices, base_first, num_bases, len}, \
-            msm::Sums{accumulator, heads, keys}, max_runs,                                   \
-            msm::Scratch<F>{scratch, max_runs, MSM_THREAD}, MSM_THREAD);                     \
     }
 
 // Grid: one thread a run of `run_len` heads.

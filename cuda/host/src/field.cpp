@@ -1,13 +1,12 @@
 // Field operations over arrays, by number.
 #include "fp2.cuh"
-#include "invert.cuh"
 #include "known.cuh"
 
 namespace {
 
 enum Operation {
     ADD, SUB, NEG, MUL, SQR, DBL, FROM_MONTGOMERY, TO_MONTGOMERY, IS_ZERO, EQUAL, BELOW, DOT,
-    INVERT, MUL_KNOWN
+    MUL_KNOWN
 };
 
 template <class F>
@@ -43,10 +42,6 @@ bool compute(uint32_t operation, const Mont<P> &a, const Mont<P> &b, Mont<P> &ou
 bool compute(uint32_t operation, const Fp &a, const Fp &b, Fp &out) {
     if (operation == DOT) {
         out = dot(a, b, a + b, -a);
-        return true;
-    }
-    if (operation == INVERT) {
-        out = invert(a);
         return true;
     }
     return compute<FpParams>(operation, a, b, out);

@@ -66,8 +66,6 @@ pub enum Operation {
     BelowModulus,
     /// a b + (a + b) (-a), by the routine for sums of two products; in Fp only.
     Dot,
-    /// 1 / a, and 0 for 0; in Fp only.
-    Invert,
     /// a b, by the routine for factors with a quotient; in Fr only.
     MulKnown,
 }

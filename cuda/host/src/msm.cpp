@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "digits.cuh"
-#include "msm_batched.cuh"
 #include "msm_reduce.cuh"
 
 namespace {
@@ -84,21 +83,7 @@ void make_plan(const Shape &shape, uint32_t at_once, const char *scalars, uint32
                     segment = source.segment(part, chunk, segment.end, segment.bin);
                 }
             }
-        std::vector<uint32_t> bin_places = bin_starts;
-        const Starts starts{source, counts.data(), bin_places.data(), offsets, entries};
-        if (shape.unit != 1 && shape.bin_bits != 0) {
-            for (uint32_t part = 0; part < parts; part++)
-                for (uint32_t bin = 0; bin < shape.num_bins(); bin++)
-                    scan(starts.scan(part, bin),
-                         [&](const uint32_t *sums, const uint32_t *groups, uint32_t t) {
-                             starts.publish(sums, groups, bin_counts.data(), part, bin, t);
-                         });
-            const BinStarts bins{shape, bin_counts.data(), bin_places.data()};
-            for (uint32_t w = first; w < first + parts; w++)
-                scan(bins.scan(w), [&](const uint32_t *sums, const uint32_t *groups, uint32_t t) {
-                    bins.write(sums, groups, w, t);
-                });
-        }
+        const Starts starts{source, counts.data(), offsets};
         for (uint32_t part = 0; part < parts; part++)
             for (uint32_t bin = 0; bin < shape.num_bins(); bin++)
                 scan(starts.scan(part, bin),
@@ -125,15 +110,14 @@ void make_plan(const Shape &shape, uint32_t at_once, const char *scalars, uint32
     }
 }
 
-// `batched` takes a padded plan.
 template <class F>
-void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resident, bool batched,
+void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resident,
                   char *accumulator) {
     std::vector<uint32_t> counts;
     for (uint32_t w = 0; w < plan.num_windows; w++) counts.push_back(plan.count(w));
     std::vector<uint32_t> words(plan.num_windows + 2);
     const msm::Runs runs{words.data()};
-    runs.plan(counts.data(), plan.num_windows, resident, 4, batched ? msm::GROUP : 1);
+    runs.plan(counts.data(), plan.num_windows, resident);
 
     // More than there are, as a launch has that knows only how many there may be.
     std::vector<msm::Level> levels;
@@ -149,15 +133,8 @@ void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resid
     std::vector<uint32_t> keys(total, 0xdeadbeefu);
     std::vector<Xyzz<F>> heads(total);
     const msm::Sums sums{accumulator, reinterpret_cast<char *>(heads.data()), keys.data()};
-    std::vector<Quad> scratch(batched ? max_runs * msm::Scratch<F>::BYTES / sizeof(Quad) : 0);
     phase(max_runs + 3, [&](uint32_t t) {
-        if (batched) {
-            char *bytes = reinterpret_cast<char *>(scratch.data());
-            msm::accumulate_batched<F>(plan, runs, bases, sums, max_runs,
-                                       msm::Scratch<F>{bytes, max_runs, t}, t);
-        } else {
-            msm::accumulate<F>(plan, runs, bases, sums, max_runs, t);
-        }
+        msm::accumulate<F>(plan, runs, bases, sums, max_runs, t);
     });
     for (const msm::Level &level : levels)
         phase(level.runs_out() + 3, [&](uint32_t t) { msm::fold<F>(sums, level, t); });
@@ -210,10 +187,9 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
 extern "C" {
 
 void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t bin_bits,
-                          uint32_t unit, uint32_t len, uint64_t stride, uint32_t at_once,
+                          uint32_t len, uint64_t stride, uint32_t at_once,
                           const void *scalars, uint32_t *offsets, uint32_t *entries) {
-    const Shape shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits,
-                      unit,        len,         stride};
+    const Shape shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits, len, stride};
     make_plan(shape, at_once, static_cast<const char *>(scalars), offsets, entries);
 }
 
@@ -222,11 +198,11 @@ void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t b
         const uint32_t *offsets, const uint32_t *entries, uint32_t num_windows,             \
         uint32_t num_buckets, uint32_t len, uint64_t stride, const void *bases,             \
         const uint32_t *indices, uint32_t base_first, uint32_t num_bases,                   \
-        uint32_t resident, uint32_t batched, void *accumulator) {                           \
+        uint32_t resident, void *accumulator) {                                             \
         fill_buckets<F>(msm::Plan{offsets, entries, num_windows, num_buckets, len, stride}, \
                         msm::Bases{static_cast<const char *>(bases), indices, base_first,   \
                                    num_bases, len},                                         \
-                        resident, batched != 0, static_cast<char *>(accumulator));          \
+                        resident, static_cast<char *>(accumulator));                        \
     }                                                                                       \
     void twinlock_cuda_msm_reduce_##group(uint32_t num_windows, uint32_t rows,              \
                                           uint32_t columns, uint32_t row_parts,             \

@@ -10,7 +10,6 @@ unsafe extern "C" {
         window_bits: u32,
         num_windows: u32,
         bin_bits: u32,
-        unit: u32,
         len: u32,
         stride: u64,
         at_once: u32,
@@ -40,18 +39,11 @@ pub struct Plan {
 
 impl Plan {
     /// Makes a plan of scalars in Montgomery form. Buckets are partitioned by the upper `bin_bits`
-    /// of their number, `at_once` windows at a time, and padded to multiples of `unit` entries, a
-    /// power of two.
-    pub fn new(
-        scalars: &[Limbs<8>],
-        window_bits: u32,
-        bin_bits: u32,
-        at_once: u32,
-        unit: u32,
-    ) -> Self {
+    /// of their number, `at_once` windows at a time.
+    pub fn new(scalars: &[Limbs<8>], window_bits: u32, bin_bits: u32, at_once: u32) -> Self {
         let num_windows = SCALAR_BITS.div_ceil(window_bits);
         let len = scalars.len();
-        let stride = (len + ((unit as usize - 1) << (window_bits - 1))).next_multiple_of(64);
+        let stride = len.next_multiple_of(64);
         let mut offsets = vec![u32::MAX; num_windows as usize * ((1 << (window_bits - 1)) + 1)];
         let mut entries = vec![u32::MAX; num_windows as usize * stride];
         // SAFETY: reads `len` scalars; writes the table and `stride` words a window, as allocated.
@@ -60,7 +52,6 @@ impl Plan {
                 window_bits,
                 num_windows,
                 bin_bits.min(window_bits - 1),
-                unit,
                 len as u32,
                 stride as u64,
                 at_once.clamp(1, num_windows),
@@ -99,14 +90,12 @@ pub trait Msm: Copy {
     /// No point.
     const EMPTY: Self;
 
-    /// Adds bases into an accumulator's buckets, on a device that keeps `resident` threads;
-    /// `batched` in affine coordinates, which takes a plan padded to multiples of four.
+    /// Adds bases into an accumulator's buckets, on a device that keeps `resident` threads.
     fn accumulate(
         plan: &Plan,
         bases: &[Self::Affine],
         base_of: BaseOf<'_>,
         resident: u32,
-        batched: bool,
         accumulator: &mut [Self],
     );
 
@@ -129,7 +118,6 @@ macro_rules! msm {
                 base_first: u32,
                 num_bases: u32,
                 resident: u32,
-                batched: u32,
                 accumulator: *mut c_void,
             );
             fn $reduce(
@@ -152,7 +140,6 @@ macro_rules! msm {
                 bases: &[Self::Affine],
                 base_of: BaseOf<'_>,
                 resident: u32,
-                batched: bool,
                 accumulator: &mut [Self],
             ) {
                 assert_eq!(accumulator.len(), plan.num_windows() * plan.num_buckets());
@@ -178,7 +165,6 @@ macro_rules! msm {
                         first,
                         bases.len() as u32,
                         resident,
-                        u32::from(batched),
                         accumulator.as_mut_ptr().cast(),
                     );
                 }

@@ -133,22 +133,6 @@ fn fp_sums_of_products() {
     assert_eq!(Fr::compute(Operation::Dot, &Limbs([0; 8]), &Limbs([0; 8])), None);
 }
 
-/// a / a = 1.
-#[test]
-fn fp_inverses() {
-    let seed = rand::random();
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut values = edges::<12>(&FP);
-    values.extend((0..2000).map(|_| random(&FP, &mut rng)));
-    let one: Fp = limbs(&FP.one_montgomery());
-    for a in &values {
-        let inverse = compute(Operation::Invert, a, a);
-        let expected = if a.0 == [0; 12] { *a } else { one };
-        assert_eq!(compute(Operation::Mul, a, &inverse), expected, "{a:x?}, seed {seed}");
-        assert_eq!(compute(Operation::BelowModulus, &inverse, a), one, "{a:x?}, seed {seed}");
-    }
-}
-
 /// Products by factors with a quotient, whose rounding has the least room at the edges.
 #[test]
 fn products_by_known_factors() {

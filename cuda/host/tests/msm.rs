@@ -16,7 +16,6 @@ use twinlock_cuda_host::msm::{BaseOf, Msm, Plan};
 
 const SIGN: u32 = 1 << 31;
 const NO_BASE: u32 = u32::MAX;
-const PAD: u32 = u32::MAX;
 
 fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
@@ -53,7 +52,7 @@ fn edges(window_bits: u32) -> Vec<Scalar> {
 }
 
 /// The digits of a plan add up to its scalars, and each is in its place.
-fn check_plan(plan: &Plan, scalars: &[Scalar], unit: u32) {
+fn check_plan(plan: &Plan, scalars: &[Scalar]) {
     let mut sums = vec![Scalar::ZERO; scalars.len()];
     for window in 0..plan.num_windows() {
         let weight = power_of_two(plan.window_bits * window as u32);
@@ -63,12 +62,8 @@ fn check_plan(plan: &Plan, scalars: &[Scalar], unit: u32) {
         let mut seen = vec![false; scalars.len()];
         for (bucket, bounds) in table.windows(2).enumerate() {
             let digit = weight * Scalar::from(bucket as u64 + 1);
-            assert!(bounds[0].is_multiple_of(unit), "bucket {bucket} starts at {}", bounds[0]);
             for entry in &entries[bounds[0] as usize..bounds[1] as usize] {
                 let index = (entry & !SIGN) as usize;
-                if *entry == PAD {
-                    continue;
-                }
                 assert!(!std::mem::replace(&mut seen[index], true), "one digit a scalar");
                 sums[index] += if entry & SIGN == 0 { digit } else { -digit };
             }
@@ -86,20 +81,15 @@ fn plans_hold_the_digits() {
             let mut scalars = edges(window_bits);
             scalars.truncate(len);
             scalars.resize_with(len, || Scalar::random(&mut rng));
-            for unit in [1, 4] {
-                let scalar_words = encode_scalars(&scalars);
-                let plan = Plan::new(&scalar_words, window_bits, bin_bits, at_once, unit);
-                check_plan(&plan, &scalars, unit);
-            }
+            let plan = Plan::new(&encode_scalars(&scalars), window_bits, bin_bits, at_once);
+            check_plan(&plan, &scalars);
         }
     }
     for (window_bits, bin_bits) in [(11, 0), (12, 1), (13, 2), (16, 5), (20, 9), (22, 9)] {
         let mut scalars = edges(window_bits);
         scalars.resize_with(520, || Scalar::random(&mut rng));
-        for unit in [1, 4] {
-            let plan = Plan::new(&encode_scalars(&scalars), window_bits, bin_bits, 5, unit);
-            check_plan(&plan, &scalars, unit);
-        }
+        let plan = Plan::new(&encode_scalars(&scalars), window_bits, bin_bits, 5);
+        check_plan(&plan, &scalars);
     }
 }
 
@@ -121,15 +111,13 @@ fn plans_of_many_chunks() {
         let random = (0..len).map(|_| Scalar::random(&mut rng)).collect();
         for scalars in [ones, bits, small, random] {
             let window_bits = if bin_bits == 0 { 9 } else { 14 };
-            for unit in [1, 4] {
-                let plan = Plan::new(&encode_scalars(&scalars), window_bits, bin_bits, 3, unit);
-                check_plan(&plan, &scalars, unit);
-            }
+            let plan = Plan::new(&encode_scalars(&scalars), window_bits, bin_bits, 3);
+            check_plan(&plan, &scalars);
         }
     }
 }
 
-/// The MSM by one plan, in every way to accumulate it.
+/// The MSM by one plan.
 fn msm<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
     scalars: &[Scalar],
     bases: &[C::Affine],
@@ -137,16 +125,10 @@ fn msm<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
     resident: u32,
 ) -> C::Point {
     let bases: Vec<_> = bases.iter().map(|base| limbs(&C::encode(base))).collect();
-    let by = |unit, batched| {
-        let plan = Plan::new(&encode_scalars(scalars), window_bits, 2, 7, unit);
-        let mut accumulator = vec![S::EMPTY; plan.num_windows() * plan.num_buckets()];
-        S::accumulate(&plan, &bases, BaseOf::Offset(0), resident, batched, &mut accumulator);
-        sum::<C, S>(&accumulator, window_bits, 4)
-    };
-    let plain = by(1, false);
-    assert!(plain == by(4, false), "by a padded plan, {resident} threads");
-    assert!(plain == by(4, true), "in batches, {resident} threads");
-    plain
+    let plan = Plan::new(&encode_scalars(scalars), window_bits, 2, 7);
+    let mut accumulator = vec![S::EMPTY; plan.num_windows() * plan.num_buckets()];
+    S::accumulate(&plan, &bases, BaseOf::Offset(0), resident, &mut accumulator);
+    sum::<C, S>(&accumulator, window_bits, 4)
 }
 
 fn sum<C: CurveOracle, S: Msm>(accumulator: &[S], window_bits: u32, fan: u32) -> C::Point {
@@ -233,7 +215,7 @@ fn values_g2() {
 }
 
 /// Chunks accumulate, and each may have its own way from scalars to bases.
-fn chunks<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(batched: bool) {
+fn chunks<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>() {
     let mut rng = rng();
     let (window_bits, num_bases) = (6, 150);
     let known = known_bases::<C>(num_bases, &mut rng);
@@ -243,7 +225,7 @@ fn chunks<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(batched: bo
     let mut expected = C::Point::identity();
     for (i, len) in lens.into_iter().enumerate() {
         let scalars: Vec<_> = (0..len).map(|_| Scalar::random(&mut rng)).collect();
-        let plan = Plan::new(&encode_scalars(&scalars), window_bits, 0, 1, 4);
+        let plan = Plan::new(&encode_scalars(&scalars), window_bits, 0, 1);
         accumulator.resize(plan.num_windows() * plan.num_buckets(), S::EMPTY);
         let first = rng.gen_range(0..50u32);
         let mut add = |at: usize, base: u32| {
@@ -253,7 +235,7 @@ fn chunks<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(batched: bo
         };
         if i % 2 == 0 {
             (0..len).for_each(|at| add(at, (at as u32).wrapping_sub(first)));
-            S::accumulate(&plan, &bases, BaseOf::Offset(first), 7, batched, &mut accumulator);
+            S::accumulate(&plan, &bases, BaseOf::Offset(first), 7, &mut accumulator);
         } else {
             let indices: Vec<_> = (0..len)
                 .map(|_| if rng.gen_ratio(1, 5) { NO_BASE } else { rng.gen_range(0..250) })
@@ -262,7 +244,7 @@ fn chunks<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(batched: bo
                 add(at, index.wrapping_sub(first));
             }
             let base_of = BaseOf::Indexed(&indices, first);
-            S::accumulate(&plan, &bases, base_of, 7, batched, &mut accumulator);
+            S::accumulate(&plan, &bases, base_of, 7, &mut accumulator);
         }
     }
     for fan in [1, 2, 8, 64] {
@@ -272,14 +254,12 @@ fn chunks<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(batched: bo
 
 #[test]
 fn chunks_g1() {
-    chunks::<oracle::G1, Limbs<48>, 24>(false);
-    chunks::<oracle::G1, Limbs<48>, 24>(true);
+    chunks::<oracle::G1, Limbs<48>, 24>();
 }
 
 #[test]
 fn chunks_g2() {
-    chunks::<oracle::G2, Limbs<96>, 48>(false);
-    chunks::<oracle::G2, Limbs<96>, 48>(true);
+    chunks::<oracle::G2, Limbs<96>, 48>();
 }
 
 /// One bucket alone, each in turn, counts by its number.

@@ -1,7 +1,5 @@
 //! Launches of the `digits` operation, and how a plan is laid out.
 
-use std::sync::OnceLock;
-
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{Digits, DigitsLayout, DigitsShape};
 use twinlock_api::{Error, Group, Result, View};
@@ -11,15 +9,8 @@ use crate::launcher::{Arg, Launcher};
 
 /// Widths of a window.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 2..=22;
-/// The most scalars: an entry keeps an index in 31 bits, and one of them stands for none.
-const MAX_LEN: u64 = (1 << 31) - 1;
-/// What buckets of a padded plan start at multiples of: a group of batched accumulation.
-pub(super) const UNIT: u32 = 4;
-/// Entries that the average bucket of a padded plan has at least, if scalars are uniform; with
-/// fewer, padding costs more than batches save.
-const PADDED_BUCKET_LEN: u64 = 16;
-/// Scalars of a padded plan at least: with fewer, batches are too short.
-pub(super) const PADDED_LEN: u64 = 1 << 20;
+/// The most scalars: an entry keeps an index in 31 bits.
+const MAX_LEN: u64 = 1 << 31;
 /// Bytes of a record: an entry with the lower bits of its bucket's number.
 const RECORD_BYTES: u64 = 8;
 /// Records that are partitioned at once, unless one window has more.
@@ -37,18 +28,6 @@ const MAX_BIN_BITS: u32 = 9;
 /// Lower bits of a bucket's number, while more bins can be had.
 const LOW_BITS: u32 = 10;
 
-/// Whether plans are padded, for accumulation in batches: where that pays, unless
-/// `TWINLOCK_CUDA_BATCHED` says always (1) or never (0), which tests and measurements want.
-fn is_padded(max_len: u64, num_buckets: u64) -> bool {
-    static CHOICE: OnceLock<Option<bool>> = OnceLock::new();
-    let choice = CHOICE.get_or_init(|| match std::env::var("TWINLOCK_CUDA_BATCHED").as_deref() {
-        Ok("1") => Some(true),
-        Ok("0") => Some(false),
-        _ => None,
-    });
-    choice.unwrap_or(max_len >= PADDED_LEN && max_len >= PADDED_BUCKET_LEN * num_buckets)
-}
-
 /// What follows from a plan's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -61,8 +40,6 @@ pub(super) struct Shape {
     pub(super) stride: u64,
     /// Upper bits of a bucket's number, by which its entries are partitioned first.
     bin_bits: u32,
-    /// What buckets start at multiples of.
-    unit: u32,
 }
 
 impl Shape {
@@ -74,30 +51,15 @@ impl Shape {
             )));
         }
         check_limit("scalars of a digit plan", shape.max_len, MAX_LEN)?;
-        let num_buckets = 1 << (window_bits - 1);
-        let is_padded = is_padded(shape.max_len, u64::from(num_buckets));
-        let unit = if is_padded { UNIT } else { 1 };
-        let room = shape.max_len + u64::from(unit - 1) * u64::from(num_buckets);
         Ok(Self {
             window_bits,
             // A magnitude is below 2^254, and the bit above it takes the last digit's sign.
             num_windows: SCALAR_BITS.div_ceil(window_bits),
-            num_buckets,
+            num_buckets: 1 << (window_bits - 1),
             max_len: shape.max_len,
-            stride: room.next_multiple_of(ARENA_ALIGN_BYTES / INDEX_BYTES),
+            stride: shape.max_len.next_multiple_of(ARENA_ALIGN_BYTES / INDEX_BYTES),
             bin_bits: (window_bits - 1).saturating_sub(LOW_BITS).min(MAX_BIN_BITS),
-            unit,
         })
-    }
-
-    /// Whether each bucket's entries are whole groups.
-    pub(super) const fn is_padded(&self) -> bool {
-        self.unit > 1
-    }
-
-    /// The most entries of a window in a plan of `len` scalars.
-    pub(super) fn window_entries(&self, len: u64) -> u64 {
-        len + u64::from(self.unit - 1) * u64::from(self.num_buckets)
     }
 
     /// Buckets of all windows.
@@ -150,9 +112,9 @@ impl Shape {
         u32::try_from(windows).unwrap_or(u32::MAX).clamp(1, self.num_windows)
     }
 
-    /// Sizes of the workspace's parts: counts of bins, starts of bins among records and in the plan,
-    /// counts of buckets, and records or, where there are no bins, digits.
-    fn workspace_parts(&self) -> [u64; 5] {
+    /// Sizes of the workspace's parts: counts of bins, starts of bins, counts of buckets, and
+    /// records or, where there are no bins, digits.
+    fn workspace_parts(&self) -> [u64; 4] {
         let windows = u64::from(self.num_windows);
         let bins = u64::from(self.num_bins());
         let records = if self.bin_bits == 0 {
@@ -163,21 +125,15 @@ impl Shape {
         let parts = [
             windows * bins * INDEX_BYTES,
             windows * (bins + 1) * INDEX_BYTES,
-            windows * (bins + 1) * INDEX_BYTES,
             self.all_buckets() * INDEX_BYTES,
             records,
         ];
         parts.map(|bytes| bytes.next_multiple_of(ARENA_ALIGN_BYTES))
     }
 
-    fn workspace(&self, view: View) -> Result<[View; 5]> {
-        let mut parts = [view; 5];
-        let mut start = 0;
-        for (part, bytes) in parts.iter_mut().zip(self.workspace_parts()) {
-            *part = view.slice(start, bytes)?;
-            start += bytes;
-        }
-        Ok(parts)
+    fn workspace(&self, view: View) -> Result<[View; 4]> {
+        let [a, b, c, d] = self.workspace_parts();
+        Ok([view.slice(0, a)?, view.slice(a, b)?, view.slice(a + b, c)?, view.slice(a + b + c, d)?])
     }
 }
 
@@ -214,7 +170,7 @@ pub(crate) fn layout(card: &Card, shape: DigitsShape) -> Result<DigitsLayout> {
 pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
     let shape = Shape::new(op.shape())?;
     let len = word("scalars of a digit plan", op.scalars().len_bytes() / FR_BYTES)?;
-    let [bin_counts, bin_starts, bin_places, counts, records] = shape.workspace(op.workspace())?;
+    let [bin_counts, bin_starts, counts, records] = shape.workspace(op.workspace())?;
     launcher.fill(bin_counts, 0)?;
     launcher.fill(counts, 0)?;
 
@@ -224,18 +180,13 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
     let entries = pointer(shape.entries(op.plan())?)?;
     let [bin_counts, bin_starts] = [pointer(bin_counts)?, pointer(bin_starts)?];
     let [counts, records] = [pointer(counts)?, pointer(records)?];
-    let has_bins = shape.bin_bits != 0;
-    // Bins start in the plan where their records do, unless there is padding between.
-    let moves_bins = has_bins && shape.is_padded();
-    let bin_places = if moves_bins { pointer(bin_places)? } else { bin_starts };
     // With one bin, digits are not partitioned: they are what is counted and placed.
-    let digits = if has_bins { entries } else { records };
+    let digits = if shape.bin_bits == 0 { records } else { entries };
     let begin = [
         Arg::U32(shape.window_bits),
         Arg::U32(shape.num_windows),
         Arg::U32(shape.low_bits()),
         Arg::U32(shape.bin_bits),
-        Arg::U32(shape.unit),
         Arg::U32(len),
         Arg::U64(shape.stride),
     ];
@@ -245,11 +196,11 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
     };
 
     let cut_blocks = len.div_ceil(CUT_THREADS).min(CUT_BLOCKS_PER_SM * sm_count);
-    let counted = if has_bins { shape.num_windows << shape.bin_bits } else { 0 };
+    let counted = if shape.bin_bits == 0 { 0 } else { shape.num_windows << shape.bin_bits };
     let own = [scalars, digits, bin_counts];
     launch("digits_cut", [cut_blocks, 1], CUT_THREADS, counted * 4, &own)?;
-    if has_bins {
-        let own = [Arg::U32(0), bin_counts, bin_starts];
+    if shape.bin_bits != 0 {
+        let own = [bin_counts, bin_starts];
         launch("digits_bin_starts", [shape.num_windows, 1], SCAN_THREADS, 0, &own)?;
     }
     let tiles = len.div_ceil(PARTITION_THREADS * PARTITION_LEN);
@@ -257,23 +208,15 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
     let at_once = shape.windows_at_once();
     for first in (0..shape.num_windows).step_by(at_once as usize) {
         let windows = at_once.min(shape.num_windows - first);
-        let bins = [shape.num_bins(), windows];
         let first = Arg::U32(first);
-        if has_bins {
+        if shape.bin_bits != 0 {
             let own = [first, digits, bin_counts, records];
             launch("digits_partition", [tiles, windows], PARTITION_THREADS, 0, &own)?;
         }
         let own = [first, records, bin_starts, counts];
         launch("digits_count", [chunks, windows], PLACE_THREADS, 0, &own)?;
-        if moves_bins {
-            // These windows' counts of bins have been used up.
-            let own = [first, counts, bin_counts];
-            launch("digits_bin_totals", bins, SCAN_THREADS, 0, &own)?;
-            let own = [first, bin_counts, bin_places];
-            launch("digits_bin_starts", [windows, 1], SCAN_THREADS, 0, &own)?;
-        }
-        let own = [first, bin_places, counts, offsets, entries];
-        launch("digits_starts", bins, SCAN_THREADS, 0, &own)?;
+        let own = [first, bin_starts, counts, offsets];
+        launch("digits_starts", [shape.num_bins(), windows], SCAN_THREADS, 0, &own)?;
         let own = [first, records, bin_starts, counts, entries];
         launch("digits_place", [chunks, windows], PLACE_THREADS, 0, &own)?;
     }
@@ -290,8 +233,7 @@ mod tests {
         for window_bits in WINDOW_BITS {
             for max_len in [0, 1, 63, 64, 1 << 20, 1 << 26, MAX_LEN] {
                 let shape = Shape::new(DigitsShape { max_len, window_bits }).expect("a shape");
-                assert!(shape.num_windows <= 128 && shape.stride >= shape.window_entries(max_len));
-                assert!(shape.stride < u64::from(u32::MAX));
+                assert!(shape.num_windows <= 128 && shape.stride >= max_len);
                 assert!(shape.low_bits() <= 12 && shape.num_bins() <= 1 << MAX_BIN_BITS);
                 assert!(shape.num_windows << shape.bin_bits <= 48 << 8, "48 KiB of words");
                 let at_once = u64::from(shape.windows_at_once());
@@ -312,6 +254,6 @@ mod tests {
         let layout = layout.expect("a layout");
         let shape = Shape::new(layout.shape).expect("a shape");
         assert_eq!(layout.workspace_bytes, shape.workspace_parts().iter().sum::<u64>());
-        assert!(super::layout(&card, DigitsShape { max_len: MAX_LEN, window_bits: 2 }).is_err());
+        assert!(super::layout(&card, DigitsShape { max_len: 1 << 31, window_bits: 2 }).is_err());
     }
 }

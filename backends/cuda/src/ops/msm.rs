@@ -4,7 +4,7 @@ use twinlock_api::layout::{ARENA_ALIGN_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{BaseOf, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
 use twinlock_api::{Group, Result, View};
 
-use super::digits::{PADDED_LEN, Shape, UNIT, blocks, check_limit, word};
+use super::digits::{Shape, blocks, check_limit, word};
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
 use crate::tables::Table;
@@ -12,8 +12,6 @@ use crate::tables::Table;
 /// The kernels of a group, and what they were compiled for.
 struct Kernels {
     accumulate: &'static str,
-    /// In batches, by padded plans.
-    accumulate_batched: &'static str,
     fold: &'static str,
     sum: &'static str,
     weigh: &'static str,
@@ -28,7 +26,6 @@ const fn kernels(group: Group) -> Kernels {
     match group {
         Group::G1 => Kernels {
             accumulate: "msm_accumulate_g1",
-            accumulate_batched: "msm_accumulate_batched_g1",
             fold: "msm_fold_g1",
             sum: "msm_sum_g1",
             weigh: "msm_weigh_g1",
@@ -38,7 +35,6 @@ const fn kernels(group: Group) -> Kernels {
         },
         Group::G2 => Kernels {
             accumulate: "msm_accumulate_g2",
-            accumulate_batched: "msm_accumulate_batched_g2",
             fold: "msm_fold_g2",
             sum: "msm_sum_g2",
             weigh: "msm_weigh_g2",
@@ -58,12 +54,8 @@ const fn xyzz_bytes(group: Group) -> u64 {
 const THREADS: u32 = 128;
 const RUNS_THREADS: u32 = 128;
 const MIN_RUN_LEN: u64 = 8;
-/// A thread's scratch in batched accumulation: three coordinates for each of 64 pairs of G1 or 32
-/// of G2.
-const SCRATCH_BYTES: u64 = 64 * 3 * 48;
-
 /// Threads of accumulation, in numbers of those that the device keeps: several, for they end at
-/// different times; one where each needs much scratch.
+/// different times.
 const MAX_WAVES: u64 = 4;
 
 /// Heads that one thread of the first fold adds up: few, for there every run may have one.
@@ -88,8 +80,6 @@ const fn threads_of_wave(card: &Card, group: Group) -> u64 {
 
 /// How accumulation is cut into runs, whose heads are folded level by level.
 struct Heads {
-    /// Whether it goes in batches.
-    is_batched: bool,
     /// Each level's number of runs, the first's before it is folded, down to one.
     levels: Vec<u64>,
 }
@@ -98,20 +88,14 @@ impl Heads {
     /// For plans of so many scalars.
     fn new(card: &Card, group: Group, shape: &Shape, len: u64) -> Self {
         let windows = u64::from(shape.num_windows);
-        let entries = windows.saturating_mul(shape.window_entries(len));
-        let is_batched = shape.is_padded();
-        let waves = Self::waves(is_batched);
+        let entries = windows.saturating_mul(len);
         // A run more in each window for the rest.
-        let runs = (waves * threads_of_wave(card, group)).min(entries.div_ceil(MIN_RUN_LEN));
+        let runs = (MAX_WAVES * threads_of_wave(card, group)).min(entries.div_ceil(MIN_RUN_LEN));
         let mut levels = vec![runs + windows];
         while let Some(&last) = levels.last().filter(|last| **last > 1) {
             levels.push(last.div_ceil(Self::fold_len(levels.len() - 1).into()));
         }
-        Self { is_batched, levels }
-    }
-
-    const fn waves(is_batched: bool) -> u64 {
-        if is_batched { 1 } else { MAX_WAVES }
+        Self { levels }
     }
 
     /// Runs of a level that are folded into one of the next.
@@ -123,13 +107,12 @@ impl Heads {
         self.levels.iter().sum()
     }
 
-    /// Sizes of the workspace's parts: the runs' table, keys, heads, scratch.
-    fn workspace_parts(&self, group: Group, shape: &Shape) -> [u64; 4] {
+    /// Sizes of the workspace's parts: the runs' table, keys, heads.
+    fn workspace_parts(&self, group: Group, shape: &Shape) -> [u64; 3] {
         let parts = [
             (u64::from(shape.num_windows) + 2) * INDEX_BYTES,
             self.total() * INDEX_BYTES,
             self.total() * xyzz_bytes(group),
-            if self.is_batched { self.levels[0] * SCRATCH_BYTES } else { 0 },
         ];
         parts.map(|bytes| bytes.next_multiple_of(ARENA_ALIGN_BYTES))
     }
@@ -192,15 +175,13 @@ pub(crate) const fn tables(_: &Card) -> Vec<Table> {
     Vec::new()
 }
 
-/// The width that takes the least multiplications of the field: for each scalar and window ten, or
-/// seven in batches, and for each bucket two general additions of 14. These are counted twice, for
-/// they cost as much where most scalars are bits and hardly any entries remain.
+/// The width that takes the least products of the field: for each scalar and window ten, and for
+/// each bucket 28, of two additions of sums. These are counted nearly one and a half times, for
+/// plans where most scalars are bits and hardly any entries remain.
 pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
-    let of_entry = if len < PADDED_LEN { 10 } else { 7 };
     let work = |window_bits: u32| {
         let num_windows = u64::from(SCALAR_BITS.div_ceil(window_bits));
-        let of_entries = len.saturating_mul(of_entry);
-        num_windows.saturating_mul(of_entries.saturating_add(56 << (window_bits - 1)))
+        num_windows.saturating_mul(len.saturating_mul(10).saturating_add(40 << (window_bits - 1)))
     };
     // Buckets take a small part of the memory that capped devices have.
     let fits = |window_bits: &u32| {
@@ -243,13 +224,11 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         return Ok(());
     }
     let heads = Heads::new(launcher.info(), group, &shape, op.len());
-    let [runs_bytes, keys_bytes, heads_bytes, scratch_bytes] = heads.workspace_parts(group, &shape);
+    let [runs_bytes, keys_bytes, heads_bytes] = heads.workspace_parts(group, &shape);
     let pointer = |view: View| launcher.pointer(view).map(Arg::Pointer);
     let runs = pointer(op.workspace().slice(0, runs_bytes)?)?;
     let keys = pointer(op.workspace().slice(runs_bytes, keys_bytes)?)?;
     let head_points = pointer(op.workspace().slice(runs_bytes + keys_bytes, heads_bytes)?)?;
-    let scratch_start = runs_bytes + keys_bytes + heads_bytes;
-    let scratch = pointer(op.workspace().slice(scratch_start, scratch_bytes)?)?;
     let accumulator = pointer(op.accumulator())?;
     let bases = pointer(op.bases())?;
     let plan = [
@@ -261,13 +240,8 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         Arg::U64(shape.stride),
     ];
     let indices = indices.map_or(Ok(Arg::Pointer(0)), pointer)?;
-    let is_batched = heads.is_batched;
-    let kernel = if is_batched { kernels.accumulate_batched } else { kernels.accumulate };
-
     let threads = word("threads", threads_of_wave(launcher.info(), group))?;
-    let waves = Arg::U32(Heads::waves(is_batched) as u32);
-    let unit = Arg::U32(if is_batched { UNIT } else { 1 });
-    let args = [&plan[..], &[runs, Arg::U32(threads), waves, unit]].concat();
+    let args = [&plan[..], &[runs, Arg::U32(threads)]].concat();
     launcher.launch("msm_runs", [1, 1, 1], RUNS_THREADS, 0, &args)?;
     let max_runs = word("runs of msm_accumulate", heads.levels[0])?;
     let own = [
@@ -281,9 +255,8 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         keys,
         Arg::U32(max_runs),
     ];
-    let own_scratch = if is_batched { &[scratch][..] } else { &[] };
-    let args = [&plan[..], &own, own_scratch].concat();
-    launcher.launch(kernel, [max_runs.div_ceil(THREADS), 1, 1], THREADS, 0, &args)?;
+    let args = [&plan[..], &own].concat();
+    launcher.launch(kernels.accumulate, [max_runs.div_ceil(THREADS), 1, 1], THREADS, 0, &args)?;
 
     let mut in_first = 0;
     for (level, pair) in heads.levels.windows(2).enumerate() {
