@@ -3,7 +3,7 @@
 // dbl-2008-s-1, mdbl-2008-s-1).
 #pragma once
 
-#include "fp2.cuh"
+#include "called.cuh"
 
 // All zeros: infinity, which is not on the curve.
 template <class F>
@@ -130,8 +130,15 @@ struct Xyzz {
   private:
     // Doublings that hardly ever happen are calls, which keeps their products out of every addition's
     // code. They work on copies, so that the sums themselves stay in registers.
-    static TL_HD_CALL void store_twice(const Affine<F> &p, Xyzz &out) { out = twice(p); }
-    static TL_HD_CALL void store_twice(const Xyzz &p, Xyzz &out) { out = p.dbl(); }
+    using C = typename CalledOf<F>::Type;
+    static TL_HD_CALL void store_twice(const Affine<F> &p, Xyzz &out) {
+        const Xyzz<C> sum = Xyzz<C>::twice(Affine<C>{p.x, p.y});
+        out = Xyzz{sum.x, sum.y, sum.zz, sum.zzz};
+    }
+    static TL_HD_CALL void store_twice(const Xyzz &p, Xyzz &out) {
+        const Xyzz<C> sum = Xyzz<C>{p.x, p.y, p.zz, p.zzz}.dbl();
+        out = Xyzz{sum.x, sum.y, sum.zz, sum.zzz};
+    }
 
     template <class P>
     static TL_HD Xyzz rarely_twice(const P &p) {

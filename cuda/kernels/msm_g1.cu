@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(msm::MAX_WINDOWS)
 }
 
 MSM_ACCUMULATE(msm_accumulate_g1, Fp, 3)
-MSM_FOLD(msm_fold_g1, Fp, 3)
+MSM_FOLD(msm_fold_g1, Called<Fp>, 3)
 MSM_SUM(msm_sum_g1, Fp, 3)
-MSM_WEIGH(msm_weigh_g1, Fp, 128)
-MSM_FINISH(msm_finish_g1, Fp)
+MSM_WEIGH(msm_weigh_g1, Called<Fp>, 128)
+MSM_FINISH(msm_finish_g1, Called<Fp>)

@@ -137,17 +137,18 @@ void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resid
         msm::accumulate<F>(plan, runs, bases, sums, max_runs, t);
     });
     for (const msm::Level &level : levels)
-        phase(level.runs_out() + 3, [&](uint32_t t) { msm::fold<F>(sums, level, t); });
+        phase(level.runs_out() + 3, [&](uint32_t t) { msm::fold<Called<F>>(sums, level, t); });
 }
 
-template <class F>
+// `Sum` is what F is where buckets are summed.
+template <class F, class Sum>
 void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator, char *windows) {
     constexpr uint32_t THREADS = 16;
-    using Weigh = msm::Weigh<F, THREADS>;
+    using Weigh = msm::Weigh<Called<F>, THREADS>;
     std::vector<Xyzz<F>> sums(num_windows * lines.num_points());
     phase(uint32_t(sums.size()) + 3, [&](uint32_t t) {
         const msm::Lines none{lines.rows, lines.columns, 0, 0};
-        msm::sum<F>(none, lines, num_windows, accumulator, reinterpret_cast<char *>(sums.data()),
+        msm::sum<Sum>(none, lines, num_windows, accumulator, reinterpret_cast<char *>(sums.data()),
                     t);
     });
     while (lines.row_parts > 1 || lines.column_parts > 1) {
@@ -156,13 +157,13 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
         out.column_parts = lines.column_parts > 4 ? lines.column_parts / 4 : 1;
         std::vector<Xyzz<F>> fewer(num_windows * out.num_points());
         phase(uint32_t(fewer.size()) + 3, [&](uint32_t t) {
-            msm::sum<F>(lines, out, num_windows, reinterpret_cast<const char *>(sums.data()),
+            msm::sum<Sum>(lines, out, num_windows, reinterpret_cast<const char *>(sums.data()),
                         reinterpret_cast<char *>(fewer.data()), t);
         });
         sums = fewer;
         lines = out;
     }
-    std::vector<Xyzz<F>> weighed(2 * num_windows);
+    std::vector<Xyzz<Called<F>>> weighed(2 * num_windows);
     for (uint32_t block = 0; block < 2 * num_windows; block++) {
         const Weigh weigh{lines, reinterpret_cast<const char *>(sums.data()), block / 2,
                           block % 2 == 0};
@@ -174,10 +175,10 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
             phase(THREADS, [&](uint32_t t) { weigh.read(shared, mine[t], step, t); });
             phase(THREADS, [&](uint32_t t) { weigh.add(shared, mine[t], step, t); });
         }
-        weighed[block] = Xyzz<F>::load(shared.points);
+        weighed[block] = Xyzz<Called<F>>::load(shared.points);
     }
     phase(num_windows + 3, [&](uint32_t t) {
-        msm::finish<F>(reinterpret_cast<const char *>(weighed.data()), windows, num_windows,
+        msm::finish<Called<F>>(reinterpret_cast<const char *>(weighed.data()), windows, num_windows,
                        lines.columns, t);
     });
 }
@@ -193,7 +194,7 @@ void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t b
     make_plan(shape, at_once, static_cast<const char *>(scalars), offsets, entries);
 }
 
-#define TWINLOCK_MSM(group, F)                                                              \
+#define TWINLOCK_MSM(group, F, Sum)                                                         \
     void twinlock_cuda_msm_accumulate_##group(                                              \
         const uint32_t *offsets, const uint32_t *entries, uint32_t num_windows,             \
         uint32_t num_buckets, uint32_t len, uint64_t stride, const void *bases,             \
@@ -208,11 +209,11 @@ void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t b
                                           uint32_t columns, uint32_t row_parts,             \
                                           uint32_t column_parts, const void *accumulator,   \
                                           void *windows) {                                  \
-        sum_windows<F>(msm::Lines{rows, columns, row_parts, column_parts}, num_windows,     \
-                       static_cast<const char *>(accumulator),                              \
-                       static_cast<char *>(windows));                                       \
+        sum_windows<F, Sum>(msm::Lines{rows, columns, row_parts, column_parts},             \
+                            num_windows, static_cast<const char *>(accumulator),            \
+                            static_cast<char *>(windows));                                  \
     }
 
-TWINLOCK_MSM(g1, Fp)
-TWINLOCK_MSM(g2, Fp2)
+TWINLOCK_MSM(g1, Fp, Fp)
+TWINLOCK_MSM(g2, Fp2, Called<Fp2>)
 }
