@@ -139,8 +139,9 @@ scenes() {
     awk '{ line[NR] = $0 } END { print line[int(NR / 10) + 1]; print line[int(NR / 2)]; print line[NR - 1] }' \
         "$out/thousand-proofs.memory"
     "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0 >"$out/other.log" 2>&1 &
+    local other=$!
     watched two-processes "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0
-    wait $! && grep verified "$out/other.log"
+    wait "$other" && grep verified "$out/other.log"
     "$twinlock" bench locks --device cuda:0 --lg "${LOCKS_LG:-22}" --memory 16GiB | tee "$out/locks.log"
     for device in cuda:0 cpu; do
         "$twinlock" prove mix --lg 16 --profile bits --device "$device" --insecure-seed 7 --json |

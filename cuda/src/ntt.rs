@@ -9,8 +9,11 @@ pub const MAX_LG: u32 = 28;
 
 /// Bits of the largest tile and of the largest digit, elements a thread, as in `ntt.cuh`.
 const LG_TILE: u32 = 11;
-/// Bits of a tile where a block's shared memory is short.
+/// Bits of a tile where a block's shared memory is short, and of domains so small that large tiles
+/// would leave multiprocessors idle.
 const LG_SMALL_TILE: u32 = 10;
+/// From here on domains are large.
+const LG_LARGE: u32 = 23;
 const MAX_BITS: u32 = 9;
 const LG_PER_THREAD: u32 = 3;
 const LG_LOW: u32 = 10;
@@ -91,7 +94,8 @@ pub fn fill_tables() -> Launch {
 /// `None` past [`MAX_LG`].
 pub fn plan(transform: Transform, shared_bytes_per_block: u32) -> Option<Vec<Launch>> {
     let largest = (32 << LG_TILE) + (32 << MAX_BITS);
-    let lg_tile = if shared_bytes_per_block < largest { LG_SMALL_TILE } else { LG_TILE };
+    let is_small = transform.lg < LG_LARGE || shared_bytes_per_block < largest;
+    let lg_tile = if is_small { LG_SMALL_TILE } else { LG_TILE };
     plan_by_digits(transform, lg_tile, MAX_BITS)
 }
 
@@ -110,7 +114,7 @@ pub fn plan_by_digits(transform: Transform, lg_tile: u32, max_bits: u32) -> Opti
         _ if digits == 1 => Some(vec![single(transform)]),
         // No digit may be short of what a thread has, nor the domain of what reversal takes.
         ..=MAX_LG if lg / digits >= LG_PER_THREAD && lg >= LG_REVERSAL => {
-            let mut launches = passes(transform, lg_tile, &split(lg, digits, max_bits));
+            let mut launches = passes(transform, lg_tile, &digits_of(lg, digits, max_bits));
             if transform.natural_input == transform.natural_output {
                 launches.push(reverse(lg));
             }
@@ -170,8 +174,16 @@ fn single(transform: Transform) -> Launch {
     pass(transform, lg, 0, 0, 0, flags)
 }
 
-/// The bits of `count` digits, which make up `lg`, each from [`LG_PER_THREAD`] to `max_bits`, that
-/// cost least; large ones come first.
+/// The bits of `count` digits, which make up `lg`, each from [`LG_PER_THREAD`] to `max_bits`: alike in
+/// small domains, where what a pass waits for is most of it; else those that cost least, large ones
+/// first.
+fn digits_of(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
+    if lg < LG_LARGE {
+        return (0..count).map(|number| (lg + number) / count).collect();
+    }
+    split(lg, count, max_bits)
+}
+
 fn split(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
     let Some(others) = count.checked_sub(1).filter(|others| *others > 0) else { return vec![lg] };
     let room = |bits: &u32| {

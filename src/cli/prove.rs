@@ -15,7 +15,7 @@ use twinlock::bench::milliseconds;
 use twinlock::pending_file::PendingFile;
 use twinlock::registry::{self, AUTO};
 use twinlock::scheduler::events::Recorder;
-use twinlock::scheduler::occupancy::{Occupancy, occupancy};
+use twinlock::scheduler::occupancy::{Observer, Occupancy};
 use twinlock::scheduler::timeline::chrome_trace;
 use twinlock::views::as_bytes_mut;
 use twinlock::{Error, Job, PartitionInput, Proved, Prover, ProverOptions, Result};
@@ -95,7 +95,11 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let start = Instant::now();
     let prover = Prover::new(options)?;
     let recorder = Arc::new(Recorder::default());
-    prover.observe(recorder.clone());
+    if timeline.is_some() {
+        prover.observe(recorder.clone());
+    }
+    let observer = Arc::new(Observer::default());
+    prover.observe(observer.clone());
     warn_of_fallback(&args.device, &prover);
     let source = args.circuit.parameters(circuit.as_ref())?;
     let key = match args.partitions {
@@ -169,7 +173,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     });
     document.times_ms.job = milliseconds(job_start.elapsed());
     drop(progress);
-    document.devices = occupancy(&recorder.events());
+    document.devices = observer.occupancy();
     if let Some(timeline) = timeline {
         // Of a failure too.
         let trace = chrome_trace(&recorder.events()).to_string();

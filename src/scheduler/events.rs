@@ -50,6 +50,11 @@ pub enum Life {
     HostEnded(&'static str),
     /// The device has it in its order.
     Admitted,
+    /// How it will be proved.
+    Planned {
+        /// Queries whose bases come chunk by chunk, for they do not stay on the device.
+        streamed: Vec<&'static str>,
+    },
     /// All of the prestage's buffers have a place.
     PrestageReady,
     /// Some have.

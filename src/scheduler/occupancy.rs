@@ -1,11 +1,12 @@
 //! How busy devices were, from a run's events.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::events::{EventKind, Life, TimedEvent};
+use super::events::{EventKind, EventSink, Life, TimedEvent};
 
 /// What one device did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -35,25 +36,37 @@ struct Spans {
     staging: Vec<(usize, Span)>,
 }
 
+#[derive(Default)]
+struct State {
+    /// When what is open began, by device, worker, and whether it computes.
+    open: BTreeMap<(String, usize, bool), Duration>,
+    spans: BTreeMap<String, Spans>,
+}
+
+/// Takes events and keeps of each partition when it staged and computed.
+#[derive(Default)]
+pub struct Observer {
+    state: Mutex<State>,
+}
+
 /// The stage in which a partition uploads.
 const STAGING: &str = "prestage";
 
-/// The occupancy of each device that `events` name, by name.
-pub fn occupancy(events: &[TimedEvent]) -> BTreeMap<String, Occupancy> {
-    let mut open: BTreeMap<(String, usize, bool), Duration> = BTreeMap::new();
-    let mut spans: BTreeMap<String, Spans> = BTreeMap::new();
-    for event in events {
+impl EventSink for Observer {
+    fn take(&self, event: &TimedEvent) {
         let (Some(device), EventKind::Partition(_, life)) = (&event.device, &event.kind) else {
-            continue;
+            return;
         };
         let (is_compute, starts) = match life {
             Life::ComputeStarted => (true, true),
             Life::ComputeEnded => (true, false),
             Life::StageStarted(STAGING) => (false, true),
             Life::StageEnded(STAGING) => (false, false),
-            _ => continue,
+            _ => return,
         };
         let key = (device.clone(), event.worker, is_compute);
+        // What is in it is whole whatever panics elsewhere.
+        let State { open, spans } = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if starts {
             open.insert(key, event.at);
         } else if let Some(start) = open.remove(&key) {
@@ -62,7 +75,14 @@ pub fn occupancy(events: &[TimedEvent]) -> BTreeMap<String, Occupancy> {
             list.push((event.worker, (start, event.at)));
         }
     }
-    spans.into_iter().map(|(device, spans)| (device, spans.occupancy())).collect()
+}
+
+impl Observer {
+    /// The occupancy of each device that was at work, by name.
+    pub fn occupancy(&self) -> BTreeMap<String, Occupancy> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.spans.iter().map(|(device, spans)| (device.clone(), spans.occupancy())).collect()
+    }
 }
 
 impl Spans {
@@ -115,11 +135,13 @@ mod tests {
             event(41, 1, Life::StageStarted("quotient")),
             event(60, 1, Life::ComputeEnded),
         ];
-        let found = occupancy(&events)["d"];
+        let observer = Observer::default();
+        assert!(observer.occupancy().is_empty());
+        events.iter().for_each(|event| observer.take(event));
+        let found = observer.occupancy()["d"];
         let expected = Occupancy { computed: 2, span_ms: 50.0, compute_ms: 40.0, overlap_ms: 10.0 };
         assert_eq!(found, expected);
         assert!((found.share() - 0.8).abs() < 1e-9);
-        assert!(occupancy(&[]).is_empty());
         assert_eq!(Occupancy::default().share(), 0.0);
     }
 }

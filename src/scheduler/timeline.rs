@@ -77,6 +77,7 @@ impl Trace {
             Life::Queued => "queued",
             Life::Started => "started",
             Life::Admitted => "admitted",
+            Life::Planned { .. } => "planned",
             Life::PrestageReady => "prestage ready",
             Life::PrestagePartial(_) => "prestage partial",
             Life::PrestageDeferred(_) => "prestage deferred",
@@ -94,6 +95,9 @@ impl Trace {
                     args.insert("free_mib".into(), (short.free_bytes >> 20).into());
                     args.insert("usable_mib".into(), (short.usable_bytes >> 20).into());
                     args.insert("needed_mib".into(), (short.needed_bytes >> 20).into());
+                }
+                Life::Planned { streamed } => {
+                    args.insert("streamed".into(), streamed.join(", ").into());
                 }
                 Life::Freed { size_bytes } => {
                     args.insert("size_bytes".into(), (*size_bytes).into());

@@ -68,6 +68,9 @@ pub(super) fn compute(
 ) -> Result<MsmSums, Failure> {
     let post = Post::at(prover, seat)?;
     let plan = admit(&post, seat, (shape, stays), |plan| Ok(plan.profile.clone()), token)?;
+    let queries = plan.layout.groups.iter().flat_map(|group| &group.queries);
+    let streamed = queries.filter(|query| query.streamed).map(|query| query.query.name()).collect();
+    seat.tell(Life::Planned { streamed });
     // Before the partition, so that they are wiped after its copies have ended.
     let mut staging = post.open.staging.ring();
     let outcome = run(&post, seat, inputs, &plan, &mut staging, token);
