@@ -123,6 +123,9 @@ fn the_timeline_shows_staging_beside_computing() {
         let meets = |compute: &(f64, f64, String)| compute.0 < stage.1 && stage.0 < compute.1;
         computes.iter().any(|compute| compute.2 != stage.2 && meets(compute))
     });
+    let plans: Vec<_> = trace.iter().filter(|event| event["name"] == "planned").collect();
+    assert_eq!(plans.len(), 6);
+    assert!(plans.iter().all(|plan| plan["args"]["streamed"].is_string()), "{plans:?}");
     assert!(beside, "no prestage while another partition computes: {stages:?} {computes:?}");
     let tracks: BTreeSet<&str> = (trace.iter())
         .filter(|e| e["name"] == "thread_name")
