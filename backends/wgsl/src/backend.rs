@@ -35,7 +35,8 @@ impl WgslBackend {
         Self { style: Some(style), ..self }
     }
 
-    /// The same with devices that hold at most this much in regions, in bytes.
+    /// The same with devices of which at most this much is used, in bytes: for regions, and for what
+    /// opening takes where that can be measured.
     #[must_use]
     pub const fn with_memory_bytes(self, memory_bytes: u64) -> Self {
         Self { memory_bytes: Some(memory_bytes), ..self }

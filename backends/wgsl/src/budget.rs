@@ -12,6 +12,8 @@ pub(crate) struct Budget {
     pub(crate) free_bytes: u64,
     /// All of it.
     pub(crate) total_bytes: u64,
+    /// What this process holds: our buffers, and all that wgpu and the driver need for themselves.
+    pub(crate) used_bytes: u64,
 }
 
 /// Memory of an adapter that is not open.
@@ -25,16 +27,14 @@ pub(crate) fn total_bytes(adapter: &wgpu::Adapter) -> u64 {
     total.unwrap_or(ASSUMED_BYTES)
 }
 
-/// What the driver says of an open device, where it says anything.
-pub(crate) fn of_device(adapter: &wgpu::Adapter, device: &wgpu::Device) -> Option<Budget> {
+/// What the driver says of an adapter's memory, open or not, where it says anything.
+pub(crate) fn of_adapter(adapter: &wgpu::Adapter) -> Option<Budget> {
     #[cfg(not(target_vendor = "apple"))]
-    let budget = vulkan::of_device(device);
+    let budget = vulkan::budget(adapter);
     #[cfg(windows)]
     let budget = budget.or_else(|| dx12::budget(adapter));
     #[cfg(target_vendor = "apple")]
     let budget = metal::budget(adapter);
-    // Not every API asks both.
-    let _ = (adapter, device);
     budget
 }
 
@@ -86,29 +86,34 @@ mod vulkan {
         local_heap(&properties).map(|(_, size)| size)
     }
 
-    pub(super) fn of_device(device: &wgpu::Device) -> Option<Budget> {
+    pub(super) fn budget(adapter: &wgpu::Adapter) -> Option<Budget> {
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
         let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
-        // SAFETY: the handles are only used for a query, while the guard lives. The extension that
-        // gives the budget its meaning is among the device's, and wgpu asks for Vulkan 1.1 or for
-        // the extension that this query came with before it enables it.
+        // SAFETY: the handles are only used for a query, while the guard lives. The adapter has the
+        // extension that gives the budget its meaning, and the instance the function, which is
+        // looked at.
         unsafe {
-            let device = device.as_hal::<Vulkan>()?;
-            if !device.enabled_device_extensions().contains(&ash::ext::memory_budget::NAME) {
+            let adapter = adapter.as_hal::<Vulkan>()?;
+            let capabilities = adapter.physical_device_capabilities();
+            if !capabilities.supports_extension(ash::ext::memory_budget::NAME) {
                 return None;
             }
-            let instance = device.shared_instance().raw_instance();
+            let instance = adapter.shared_instance().raw_instance();
             if instance.fp_v1_1().get_physical_device_memory_properties2 as usize == 0 {
                 return None;
             }
             instance.get_physical_device_memory_properties2(
-                device.raw_physical_device(),
+                adapter.raw_physical_device(),
                 &mut properties,
             );
         }
         let (at, total_bytes) = local_heap(&properties.memory_properties)?;
         let (budget, used) = (budget.heap_budget.get(at)?, budget.heap_usage.get(at)?);
-        Some(Budget { free_bytes: budget.saturating_sub(*used).min(total_bytes), total_bytes })
+        Some(Budget {
+            free_bytes: budget.saturating_sub(*used).min(total_bytes),
+            total_bytes,
+            used_bytes: *used,
+        })
     }
 }
 
@@ -127,6 +132,7 @@ mod dx12 {
         Some(Budget {
             free_bytes: info.Budget.saturating_sub(info.CurrentUsage),
             total_bytes: info.Budget,
+            used_bytes: info.CurrentUsage,
         })
     }
 }
@@ -145,6 +151,7 @@ mod metal {
         let device = adapter.raw_device();
         let total_bytes = device.recommendedMaxWorkingSetSize();
         let used_bytes = device.currentAllocatedSize() as u64;
-        Some(Budget { free_bytes: total_bytes.saturating_sub(used_bytes), total_bytes })
+        let free_bytes = total_bytes.saturating_sub(used_bytes);
+        Some(Budget { free_bytes, total_bytes, used_bytes })
     }
 }

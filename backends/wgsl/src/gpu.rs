@@ -20,6 +20,8 @@ pub(crate) struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
+    /// Device memory that opening took, for wgpu and the driver themselves, where it can be measured.
+    pub(crate) overhead_bytes: u64,
     /// How regions are cut.
     pub(crate) chunks: Chunks,
     /// Whether what only some APIs have goes unused.

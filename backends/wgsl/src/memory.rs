@@ -25,7 +25,7 @@ struct State {
 /// A device's regions.
 pub(crate) struct Regions {
     state: Mutex<State>,
-    /// The most bytes of regions, if somebody set that.
+    /// The most bytes that are used, if somebody set that.
     setting_bytes: Option<u64>,
 }
 
@@ -57,7 +57,12 @@ impl Regions {
     fn memory_with(&self, gpu: &Gpu, regions_bytes: u64) -> MemoryInfo {
         let total_bytes = gpu.info.memory_bytes;
         let mut free_bytes = total_bytes.saturating_sub(regions_bytes);
-        if let Some(budget) = budget::of_device(&gpu.adapter, &gpu.device) {
+        // The driver's number has what wgpu and the driver hold for themselves in it already; a
+        // setting has not.
+        if self.setting_bytes.is_some() {
+            free_bytes = free_bytes.saturating_sub(gpu.overhead_bytes);
+        }
+        if let Some(budget) = budget::of_adapter(&gpu.adapter) {
             free_bytes = match self.setting_bytes {
                 Some(_) => free_bytes.min(budget.free_bytes),
                 None => budget.free_bytes.min(total_bytes),
@@ -223,7 +228,7 @@ fn make(gpu: &Gpu, descriptor: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buff
 
 fn refusal(gpu: &Gpu, name: &str, size_bytes: u64, error: &wgpu::Error) -> Error {
     if matches!(error, wgpu::Error::OutOfMemory { .. }) {
-        let free = budget::of_device(&gpu.adapter, &gpu.device).map(|budget| budget.free_bytes);
+        let free = budget::of_adapter(&gpu.adapter).map(|budget| budget.free_bytes);
         return out_of_memory(name, size_bytes, free);
     }
     let reason = format!("{name} of {size_bytes} bytes: {}", words(error));

@@ -7,6 +7,7 @@ use twinlock_api::{DeviceInfo, Error, Result};
 use twinlock_shaders::{Arithmetic, Style};
 
 use crate::adapters::Found;
+use crate::budget;
 use crate::chunks::Chunks;
 use crate::faults::Faults;
 use crate::gpu::Gpu;
@@ -34,6 +35,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     if !features.contains(wgpu::Features::IMMEDIATES) || settings.portable {
         limits.max_immediate_size = 0;
     }
+    let before_bytes = budget::of_adapter(&adapter).map(|budget| budget.used_bytes);
     let request = adapter.request_device(&wgpu::DeviceDescriptor {
         label: Some(&info.name),
         required_features: features,
@@ -78,7 +80,8 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         .flatten();
     let profile = (settings.profile && features.contains(wgpu::Features::TIMESTAMP_QUERY))
         .then(|| Profile::new(&queue));
-    let gpu = Arc::new(Gpu {
+    let mut gpu = Gpu {
+        overhead_bytes: 0,
         profile,
         params: ParamPool::new(&device, &limits),
         pipelines: Pipelines::new(&device, cache_file.as_deref()),
@@ -95,7 +98,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         timeline,
         faults,
         polling: Mutex::default(),
-    });
+    };
     tracing::debug!(
         device = gpu.info.name,
         ?arithmetic,
@@ -115,7 +118,14 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
             tracing::debug!(%error, "the compiled kernels are not kept");
         }
     }
-    Ok(gpu)
+    // Of the whole process: what its other devices on this adapter took meanwhile counts too.
+    let after_bytes = budget::of_adapter(&gpu.adapter).map(|budget| budget.used_bytes);
+    if let (Some(before), Some(after)) = (before_bytes, after_bytes) {
+        gpu.overhead_bytes = after.saturating_sub(before);
+        let overhead_bytes = gpu.overhead_bytes;
+        tracing::debug!(device = gpu.info.name, overhead_bytes, "device memory taken by opening");
+    }
+    Ok(Arc::new(gpu))
 }
 
 /// The arithmetic that was the fastest at the device's first use, or is now.

@@ -10,7 +10,8 @@ pub struct Settings {
     pub arithmetic: Option<Arithmetic>,
     /// `TWINLOCK_WGSL_STYLE`: `unrolled`, `compact` or `squared`.
     pub style: Option<Style>,
-    /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of regions on a device.
+    /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of a device that are used: regions, and what
+    /// opening it took where that can be measured.
     pub memory_bytes: Option<u64>,
     /// `TWINLOCK_WGSL_PROFILE`: whether kernels are timed.
     pub profile: bool,
