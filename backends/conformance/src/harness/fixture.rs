@@ -69,6 +69,10 @@ pub fn first_difference<T: PartialEq + std::fmt::Debug>(
     ensure(found.len() == expected.len(), || {
         format!("{what}: {} elements, expected {}", found.len(), expected.len())
     })?;
+    // Of bytes this is a comparison of memory.
+    if found == expected {
+        return Ok(());
+    }
     match found.iter().zip(expected).position(|(found, expected)| found != expected) {
         None => Ok(()),
         Some(i) => Err(format!(

@@ -2,6 +2,7 @@
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use group::prime::{PrimeCurve, PrimeCurveAffine};
+use rayon::prelude::*;
 use twinlock_api::Group;
 
 use super::fp::{Limbs, from_bytes, montgomery_from_be};
@@ -67,7 +68,7 @@ pub trait CurveOracle: 'static {
 
     /// Canonical layout of many.
     fn encode_all(points: &[Self::Affine]) -> Vec<u8> {
-        points.iter().flat_map(Self::encode).collect()
+        points.par_iter().flat_map_iter(Self::encode).collect()
     }
 
     /// Reads the canonical layout, unchecked but for coordinates below p.

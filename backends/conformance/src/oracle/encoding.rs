@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
+use rayon::prelude::*;
 
 const FR_BYTES: usize = 32;
 
@@ -36,7 +37,7 @@ pub fn fr_words(value: &Scalar) -> [u32; 8] {
 
 /// A vector in canonical layout.
 pub fn frs_to_bytes(values: &[Scalar]) -> Vec<u8> {
-    values.iter().flat_map(fr_to_bytes).collect()
+    values.par_iter().flat_map_iter(fr_to_bytes).collect()
 }
 
 /// The vector that `bytes` hold.

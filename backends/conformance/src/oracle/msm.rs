@@ -5,6 +5,7 @@ use ff::Field;
 use group::Group as _;
 use group::prime::PrimeCurveAffine;
 use rand::RngCore;
+use rayon::prelude::*;
 
 use super::curve::CurveOracle;
 
@@ -50,24 +51,33 @@ pub struct KnownBases<C: CurveOracle> {
 
 /// `len` points in an arithmetic progression with random start and step.
 pub fn known_bases<C: CurveOracle>(len: usize, rng: &mut impl RngCore) -> KnownBases<C> {
+    // Of those between, each is the one before plus a step.
+    const BLOCK: usize = 1 << 10;
     let (start, step) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
     let generator = C::Affine::generator();
     let step_point: C::Affine = group::Curve::to_affine(&(generator * step));
-    let mut points = Vec::with_capacity(len);
-    let mut logs = Vec::with_capacity(len);
-    let (mut point, mut log) = (generator * start, start);
-    for _ in 0..len {
-        points.push(group::Curve::to_affine(&point));
-        logs.push(log);
-        point += step_point;
-        log += step;
-    }
+    let mut points = vec![C::Affine::identity(); len];
+    let mut logs = vec![Scalar::ZERO; len];
+    points.par_chunks_mut(BLOCK).zip(logs.par_chunks_mut(BLOCK)).enumerate().for_each(
+        |(block, (points, logs))| {
+            let mut log = start + step * Scalar::from((block * BLOCK) as u64);
+            let mut point = generator * log;
+            let mut sums = Vec::with_capacity(points.len());
+            for known in logs {
+                *known = log;
+                sums.push(point);
+                log += step;
+                point += step_point;
+            }
+            group::Curve::batch_normalize(&sums, points);
+        },
+    );
     KnownBases { points, logs }
 }
 
 /// (Sum of `scalars[i]` * `logs[i]`) times the generator.
 pub fn msm_by_logs<C: CurveOracle>(scalars: &[Scalar], logs: &[Scalar]) -> C::Point {
-    let sum = scalars.iter().zip(logs).map(|(scalar, log)| scalar * log).sum::<Scalar>();
+    let sum = scalars.par_iter().zip(logs).map(|(scalar, log)| scalar * log).sum::<Scalar>();
     C::Affine::generator() * sum
 }
 

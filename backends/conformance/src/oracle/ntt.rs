@@ -2,6 +2,7 @@
 
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
+use rayon::prelude::*;
 use twinlock_api::op::{Direction, Order};
 
 /// Which transform, of which layout.
@@ -54,8 +55,14 @@ pub fn output_at(values: &[Scalar], direction: Direction, coset: bool, k: usize)
     let lg = values.len().trailing_zeros();
     let shift = if coset { Scalar::MULTIPLICATIVE_GENERATOR } else { Scalar::ONE };
     let power = omega(lg).pow_vartime([k as u64]);
-    let horner =
-        |point: Scalar| values.iter().rev().fold(Scalar::ZERO, |sum, value| sum * point + value);
+    let horner = |point: Scalar| {
+        const BLOCK: usize = 1 << 12;
+        let block = |(at, block): (usize, &[Scalar])| {
+            let value = block.iter().rev().fold(Scalar::ZERO, |sum, value| sum * point + value);
+            value * point.pow_vartime([(at * BLOCK) as u64])
+        };
+        values.par_chunks(BLOCK).enumerate().map(block).sum::<Scalar>()
+    };
     match direction {
         Direction::Forward => horner(shift * power),
         Direction::Inverse => {
