@@ -141,7 +141,7 @@ impl Case {
     }
 
     /// An element in the kernels' form: loose, where it is not wide.
-    fn to_kernel(&mut self, value: Fp) -> Fp {
+    fn kernel_form(&mut self, value: Fp) -> Fp {
         let mut limbs = value.mul(&self.radix_excess()).0;
         if self.arithmetic != Arithmetic::Wide && self.rng.r#gen() {
             let mut carry = 0;
@@ -153,7 +153,7 @@ impl Case {
         Fp(limbs)
     }
 
-    fn from_kernel(&self, value: Fp) -> Fp {
+    fn memory_form(&self, value: Fp) -> Fp {
         let modulus = modulus();
         let mut limbs = value.0;
         if limbs.iter().rev().ge(modulus.iter().rev()) {
@@ -191,7 +191,7 @@ impl Case {
                 [x.mul(&zz), y.mul(&zzz), zz, zzz]
             };
             for value in bytemuck::cast_slice_mut::<P::Field, Fp>(&mut xyzz) {
-                *value = self.to_kernel(*value);
+                *value = self.kernel_form(*value);
             }
             words.extend_from_slice(bytemuck::cast_slice(&xyzz));
         }
@@ -203,7 +203,7 @@ impl Case {
         let mut xyzz: Xyzz<P::Field> = [P::Field::ZERO; 4];
         bytemuck::cast_slice_mut(&mut xyzz).copy_from_slice(words);
         for value in bytemuck::cast_slice_mut::<P::Field, Fp>(&mut xyzz) {
-            *value = self.from_kernel(*value);
+            *value = self.memory_form(*value);
         }
         let [x, y, zz, zzz] = xyzz;
         if zz.is_zero() {
