@@ -12,7 +12,8 @@
 # G2_LG=14..18, PROVE_LG=18, LOCKS_LG=20, ITERATIONS=20. SANITIZER names compute-sanitizer where it is not in PATH.
 # For CUDA, gather needs nvcc and builds for TWINLOCK_CUDA_ARCHS (default 90).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+self=$(realpath "$0")
+cd "$(dirname "$self")/.."
 carry=.carry
 
 # The programs of a build, as "PACKAGE TARGET PATH"; cargo tells paths in JSON only.
@@ -105,15 +106,15 @@ run() {
 
 # The most device memory (MiB) and host memory (MiB) seen while a program runs; its output goes to a log.
 watched() {
-    local name=$1 device=0 host=0 free resident pid
+    local name=$1 device=0 host=0 used resident pid
     shift
     "$@" >"$out/$name.log" 2>&1 &
     pid=$!
     : >"$out/$name.memory"
     while kill -0 "$pid" 2>/dev/null; do
-        free=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0)
+        used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0)
         resident=$(awk '/VmRSS/ { print int($2 / 1024) }' "/proc/$pid/status" 2>/dev/null || true)
-        echo "${free:-0} ${resident:-0}" >>"$out/$name.memory"
+        echo "${used:-0} ${resident:-0}" >>"$out/$name.memory"
         sleep 0.25
     done
     wait "$pid" && status=ok || status="FAILED ($?)"
@@ -141,7 +142,8 @@ scenes() {
     "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0 >"$out/other.log" 2>&1 &
     local other=$!
     watched two-processes "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0
-    wait "$other" && grep verified "$out/other.log"
+    wait "$other" || echo "two-processes: the other FAILED ($?)" | tee -a "$out/summary.txt"
+    grep verified "$out/other.log" || true
     "$twinlock" bench locks --device cuda:0 --lg "${LOCKS_LG:-22}" --memory 16GiB | tee "$out/locks.log"
     for device in cuda:0 cpu; do
         "$twinlock" prove mix --lg 16 --profile bits --device "$device" --insecure-seed 7 --json |
@@ -175,7 +177,7 @@ sanitize() {
             --error-exitcode 9 "$carry/conformance-cuda" --skip poison --skip memory:: \
             ${SANITIZE_FILTER:-cuda:0}
         grep -E "ERROR SUMMARY|RACECHECK SUMMARY|^========= (Invalid|Error|Race)" "$out/$tool.log" |
-            sort | uniq -c | sort -rn | cut -c1-200 | head -20
+            sort | uniq -c | sort -rn | cut -c1-200 | head -20 || true
     done
     cat "$out/summary.txt"
 }
@@ -189,9 +191,10 @@ run | scenes | pair | sanitize)
     mkdir -p "$out"
     : >"$out/summary.txt"
     "$command" "$@"
+    ! grep FAILED "$out/summary.txt"
     ;;
 *)
-    sed -n '2,15s/^# \{0,1\}//p' "$0"
+    sed -n '2,15s/^# \{0,1\}//p' "$self"
     exit 2
     ;;
 esac

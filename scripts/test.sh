@@ -12,7 +12,7 @@ has_vulkan() {
 }
 
 packages=()
-command -v cc >/dev/null || packages+=(build-essential)
+{ command -v cc && command -v c++; } >/dev/null || packages+=(build-essential)
 has_vulkan || packages+=(libvulkan1 mesa-vulkan-drivers)
 if [ "${#packages[@]}" -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use twinlock_api::{Device, DeviceInfo, Discovered, OpenOptions};
+use twinlock_api::{Device, DeviceInfo, OpenOptions};
 
 use crate::groth16::prover::Opener;
 use crate::registry::{self, AUTO};
@@ -32,9 +32,13 @@ pub(crate) fn open(names: &str, options: &OpenOptions) -> Result<Vec<(Arc<dyn De
 
 /// What cannot be opened is left out, and said.
 fn every_device(options: &OpenOptions) -> Result<Vec<Arc<dyn Device>>> {
-    let (mut devices, mut last) = (Vec::new(), None);
-    for name in worth_using(registry::discover()) {
-        match registry::open(&name, options) {
+    let (mut devices, mut last) = (Vec::<Arc<dyn Device>>::new(), None);
+    for info in registry::discover().into_iter().filter_map(|found| found.usable.ok()) {
+        if !is_worth_using(&info, devices.iter().map(|device| device.info())) {
+            continue;
+        }
+        let name = &info.name;
+        match registry::open(name, options) {
             Ok(device) => devices.push(device),
             Err(error) => {
                 tracing::warn!(device = name, %error, "left out");
@@ -48,17 +52,11 @@ fn every_device(options: &OpenOptions) -> Result<Vec<Arc<dyn Device>>> {
     }
 }
 
-/// Names of the usable devices, without software, and without cards that an earlier backend
-/// reaches too: their memory would be counted twice.
-fn worth_using(found: Vec<Discovered>) -> Vec<String> {
-    let mut taken: Vec<DeviceInfo> = Vec::new();
-    for info in found.into_iter().filter_map(|found| found.usable.ok()) {
-        let known = |other: &DeviceInfo| other.backend != info.backend && other.model == info.model;
-        if !registry::is_software(&info) && !taken.iter().any(known) {
-            taken.push(info);
-        }
-    }
-    taken.into_iter().map(|info| info.name).collect()
+/// Whether a device is neither software nor a card that another backend has `opened`: its memory
+/// would be counted twice.
+fn is_worth_using<'d>(info: &DeviceInfo, mut opened: impl Iterator<Item = &'d DeviceInfo>) -> bool {
+    let known = |other: &DeviceInfo| other.backend != info.backend && other.model == info.model;
+    !registry::is_software(info) && !opened.any(known)
 }
 
 fn listed(names: &str, options: &OpenOptions) -> Result<Vec<Arc<dyn Device>>> {
@@ -83,6 +81,8 @@ fn listed(names: &str, options: &OpenOptions) -> Result<Vec<Arc<dyn Device>>> {
 
 #[cfg(test)]
 mod tests {
+    use twinlock_api::Discovered;
+
     use super::*;
 
     fn names(devices: &[(Arc<dyn Device>, Opener)]) -> Vec<&str> {
@@ -131,7 +131,17 @@ mod tests {
             found("wgsl:2", "wgsl", "llvmpipe (software)"),
             found("cpu", "cpu", "A CPU"),
         ];
-        assert_eq!(worth_using(all), ["cuda:0", "cuda:1", "wgsl:1", "cpu"]);
+        let usable: Vec<_> = all.into_iter().filter_map(|found| found.usable.ok()).collect();
+        let mut opened: Vec<&DeviceInfo> = Vec::new();
+        for info in &usable {
+            if is_worth_using(info, opened.iter().copied()) {
+                opened.push(info);
+            }
+        }
+        let opened: Vec<_> = opened.iter().map(|info| &*info.name).collect();
+        assert_eq!(opened, ["cuda:0", "cuda:1", "wgsl:1", "cpu"]);
+        // A card that one backend cannot open is left to the other.
+        assert!(is_worth_using(&usable[2], std::iter::empty()));
         let all = open(ALL, &OpenOptions::default()).unwrap();
         assert!(names(&all).contains(&"cpu"));
         assert!(all.iter().all(|(device, _)| !registry::is_software(device.info())));

@@ -18,6 +18,21 @@ pub(crate) fn require(what: impl Into<String>, needed_bytes: u64) -> Result<()> 
     within(what.into(), needed_bytes, available.unwrap_or(u64::MAX))
 }
 
+/// [`require`] against `limit_bytes`, if there is a limit.
+///
+/// # Errors
+/// As there.
+pub fn require_within(
+    what: impl Into<String>,
+    needed_bytes: u64,
+    limit_bytes: Option<u64>,
+) -> Result<()> {
+    match limit_bytes {
+        Some(limit_bytes) => within(what.into(), needed_bytes, limit_bytes),
+        None => require(what, needed_bytes),
+    }
+}
+
 /// Refuses `needed_bytes` above `available_bytes`.
 pub(crate) fn within(what: String, needed_bytes: u64, available_bytes: u64) -> Result<()> {
     if needed_bytes <= available_bytes {

@@ -7,7 +7,7 @@ pub mod config;
 pub mod device_names;
 pub mod error;
 pub mod groth16;
-mod host_memory;
+pub mod host_memory;
 mod mapped;
 pub mod pending_file;
 pub mod registry;

@@ -10,6 +10,8 @@ use crate::Result;
 /// Machine code for Ampere, Hopper and Blackwell; from PTX the driver makes code for the rest.
 const DEFAULT_ARCHS: &str = "80,90,120,compute_75";
 
+const FLAGS: [&str; 5] = ["-fatbin", "-O3", "-std=c++17", "--threads=0", "-Xptxas=-v"];
+
 /// Compiles the units in `kernels` to `out/UNIT.fatbin`; their names, sorted.
 pub(crate) fn compile(kernels: &Path, out: &Path) -> Result<Vec<String>> {
     for name in ["NVCC", "CUDA_PATH", "PATH", "TWINLOCK_CUDA_ARCHS"] {
@@ -18,10 +20,11 @@ pub(crate) fn compile(kernels: &Path, out: &Path) -> Result<Vec<String>> {
     let nvcc = find()?;
     let codes = codes()?;
     let mut units = units(kernels)?;
+    let version = version(&nvcc)?;
     let headers = sources(&[kernels, out], "cuh")?;
     let key = |unit: &str| {
         let mut hasher = DefaultHasher::new();
-        (&nvcc, &codes, &headers).hash(&mut hasher);
+        (&version, FLAGS, &codes, &headers).hash(&mut hasher);
         fs::read(kernels.join(format!("{unit}.cu"))).unwrap_or_default().hash(&mut hasher);
         hasher.finish().to_string()
     };
@@ -114,6 +117,12 @@ fn find() -> Result<PathBuf> {
         .to_owned())
 }
 
+/// What nvcc says of itself.
+fn version(nvcc: &Path) -> Result<Vec<u8>> {
+    let output = Command::new(nvcc).arg("--version").output();
+    output.map(|output| output.stdout).map_err(|error| format!("{}: {error}", nvcc.display()))
+}
+
 fn start(
     nvcc: &Path,
     codes: &[String],
@@ -123,7 +132,7 @@ fn start(
 ) -> Result<(String, Child)> {
     let mut command = Command::new(nvcc);
     command
-        .args(["-fatbin", "-O3", "-std=c++17", "--threads=0", "-Xptxas=-v"])
+        .args(FLAGS)
         .args(codes)
         .arg("-I")
         .arg(kernels)

@@ -12,6 +12,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use twinlock::bench::milliseconds;
+use twinlock::host_memory;
 use twinlock::pending_file::PendingFile;
 use twinlock::registry::{self, AUTO};
 use twinlock::scheduler::events::Recorder;
@@ -143,6 +144,12 @@ pub fn run(args: &Args) -> Result<Outcome> {
         syntheses.push((synthesis, Blinding::random(&mut *rng)));
     }
     let ready: Vec<_> = if args.synthesize_first {
+        let all_bytes = key.assignment_bytes().saturating_mul(args.partitions.into());
+        host_memory::require_within(
+            format!("host bytes of {} assignments", args.partitions),
+            all_bytes,
+            args.host_memory,
+        )?;
         progress.say("synthesising");
         syntheses.par_iter().map(|(synthesis, _)| synthesis()).collect::<Result<_>>()?
     } else {

@@ -63,8 +63,8 @@ pub trait Backend: Send + Sync {
     /// Every device it can see, and what it looked for in vain. Never fails, never panics.
     fn discover(&self) -> Vec<Discovered>;
 
-    /// Opens a device by its [`Discovered::name`], warm: kernels are loaded and have run once, so
-    /// that the driver allocates nothing later.
+    /// Opens a device by its [`Discovered::name`], warm: kernels are loaded, on GPUs also what they need
+    /// to run, so that the driver allocates nothing later.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown name, `Unsupported` with the reason for one that cannot

@@ -41,8 +41,9 @@
 //!   [`Device::synchronize`] on such an event.
 //! * A [`Staging`] buffer belongs to the copies that use it until they have run;
 //!   [`Staging::host`] waits for that.
-//! * Only `synchronize`, `Staging::host`, `allocate` and `free` may wait on the device. Every wait
-//!   takes a timeout.
+//! * Only `synchronize`, `Staging::host`, `allocate`, `free`, `allocate_staging` and the drop of a
+//!   staging buffer may wait on the device, the last two inside a driver that knows no timeout: they
+//!   are for the start and the end. Every other wait takes a timeout.
 //!
 //! # Errors
 //! Calls report what is known at once; what fails on the device surfaces at the next `query` or

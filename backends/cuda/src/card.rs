@@ -13,16 +13,8 @@ pub(crate) struct Card {
     pub(crate) memory_bytes: u64,
     /// Streaming multiprocessors.
     pub(crate) sm_count: u32,
-    /// Threads that one multiprocessor keeps.
-    pub(crate) threads_per_sm: u32,
-    /// 32-bit registers of one multiprocessor.
-    pub(crate) registers_per_sm: u32,
-    /// Shared memory of one multiprocessor.
-    pub(crate) shared_bytes_per_sm: u32,
     /// The most shared memory, static and dynamic together, of one block.
     pub(crate) shared_bytes_per_block: u32,
-    /// Level-2 cache.
-    pub(crate) l2_bytes: u32,
     /// Whether memory can be mapped to addresses.
     pub(crate) maps_memory: bool,
 }
@@ -36,11 +28,7 @@ impl Card {
             capability: (0, 0),
             memory_bytes: 0,
             sm_count: 0,
-            threads_per_sm: 0,
-            registers_per_sm: 0,
-            shared_bytes_per_sm: 0,
             shared_bytes_per_block: 0,
-            l2_bytes: 0,
             maps_memory: false,
         }
     }
@@ -56,11 +44,7 @@ impl Card {
             capability: (9, 0),
             memory_bytes: 141 << 30,
             sm_count: 132,
-            threads_per_sm: 2048,
-            registers_per_sm: 65_536,
-            shared_bytes_per_sm: 228 << 10,
             shared_bytes_per_block: 227 << 10,
-            l2_bytes: 50 << 20,
             maps_memory: true,
         }
     }

@@ -96,40 +96,6 @@ impl<'g> Launcher<'g> {
         Ok(self.gpu.tables.address + self.gpu.tables.places.offset_bytes(name)?)
     }
 
-    /// Blocks of `threads` threads with `shared_bytes` of dynamic shared memory that run at once
-    /// on one multiprocessor.
-    ///
-    /// # Errors
-    /// `KernelFailed` when there is no such kernel, or a block does not fit.
-    #[allow(dead_code)]
-    pub(crate) fn blocks_per_sm(
-        &self,
-        kernel: &'static str,
-        threads: u32,
-        shared_bytes: u32,
-    ) -> Result<u32> {
-        let function = self.kernel(kernel)?.function;
-        let mut blocks = 0;
-        // SAFETY: writes one number.
-        let code = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &raw mut blocks,
-                function,
-                i32::try_from(threads).unwrap_or(i32::MAX),
-                shared_bytes as usize,
-            )
-        };
-        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)
-            .map_err(|refusal| self.failed(kernel, refusal))?;
-        match u32::try_from(blocks) {
-            Ok(blocks) if blocks > 0 => Ok(blocks),
-            _ => Err(Error::KernelFailed {
-                name: kernel,
-                reason: format!("{threads} threads with {shared_bytes} bytes do not fit"),
-            }),
-        }
-    }
-
     fn kernel(&self, name: &'static str) -> Result<&'g crate::modules::Kernel> {
         self.gpu.modules.get(name).ok_or_else(|| Error::KernelFailed {
             name,

@@ -1,15 +1,13 @@
 //! Opens a card, warm: nothing that comes later makes the driver load, compile or allocate.
-#![allow(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys;
 use twinlock_api::{Error, Result};
 
 use crate::context::Context;
 use crate::discover::Found;
-use crate::driver::{Meaning, Refusal, check};
+use crate::driver::{Meaning, Refusal};
 use crate::events::EventPool;
 use crate::faults::Faults;
 use crate::gpu::{Gpu, Tables};
@@ -20,7 +18,7 @@ use crate::ops;
 use crate::profile::Profile;
 use crate::settings::Settings;
 use crate::streams::StreamPool;
-use crate::tables::{Table, TableFill, TablePlaces};
+use crate::tables::{Table, TablePlaces};
 
 /// How long tables may take to be filled.
 const FILL_WAIT: Duration = Duration::from_secs(60);
@@ -41,7 +39,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     };
     let context = Context::new(card.ordinal).map_err(refused)?;
     let plain_allocations = settings.plain_allocations || !card.maps_memory;
-    let tables = ops::tables(&card);
+    let tables = ops::tables();
     let gpu = {
         let _current = context.enter().map_err(refused)?;
         let modules = Modules::load(&card, twinlock_cuda_kernels::images())
@@ -86,6 +84,10 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     fill(&gpu, tables).inspect_err(|error| {
         // What still runs must end before its memory goes.
         gpu.lose(error.to_string());
+        // The driver would wait for hanging work for ever when the context is destroyed.
+        if matches!(error, Error::Timeout { .. }) {
+            std::mem::forget(Arc::clone(&gpu));
+        }
     })?;
     faults.attach(Arc::downgrade(&gpu));
     Ok(gpu)
@@ -104,22 +106,8 @@ fn fill(gpu: &Gpu, tables: Vec<Table>) -> Result<()> {
         gpu.memory.free_pinned(gpu, host, ends);
     }
     let raw = gpu.streams.take().map_err(refused)?;
-    for Table { name, size_bytes, fill } in tables {
-        let mut launcher = Launcher::new(gpu, name, raw.0, Vec::new());
-        match fill {
-            TableFill::Launch(launch) => launch(&mut launcher)?,
-            TableFill::Bytes(bytes) => {
-                if bytes.len() as u64 != size_bytes {
-                    let reason = format!("{} bytes for a table of {size_bytes}", bytes.len());
-                    return Err(Error::KernelFailed { name, reason });
-                }
-                let address = launcher.table(name)?;
-                // SAFETY: the table has as many bytes; the copy has run when the call returns.
-                let code =
-                    unsafe { sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) };
-                check("cuMemcpyHtoD", code).map_err(|refusal| gpu.failed(name, refusal))?;
-            }
-        }
+    for Table { name, fill, .. } in tables {
+        fill(&mut Launcher::new(gpu, name, raw.0, Vec::new()))?;
     }
     let end = gpu.record(raw.0)?;
     gpu.wait(&end, "the constant tables", Instant::now(), FILL_WAIT)?;

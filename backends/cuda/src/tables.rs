@@ -7,22 +7,14 @@ use twinlock_api::{Error, Result};
 
 use crate::launcher::Launcher;
 
-/// How a table gets its content.
-pub(crate) enum TableFill {
-    /// These bytes, copied from the host; as many as the table has.
-    #[expect(dead_code, reason = "no family needs one so far")]
-    Bytes(Vec<u8>),
-    /// Launches that write it. Earlier tables of the list are filled by then.
-    Launch(fn(&mut Launcher<'_>) -> Result<()>),
-}
-
 /// A table that a family of operations asks for.
 pub(crate) struct Table {
     /// Unique over all families, prefixed by the family.
     pub(crate) name: &'static str,
     /// Its size.
     pub(crate) size_bytes: u64,
-    pub(crate) fill: TableFill,
+    /// Launches that write it. Earlier tables of the list are filled by then.
+    pub(crate) fill: fn(&mut Launcher<'_>) -> Result<()>,
 }
 
 /// Where the tables lie: byte offsets in one allocation, each aligned as an arena would.

@@ -123,7 +123,7 @@ impl Regions {
         free_bytes: u64,
     ) -> Result<Buffers> {
         use wgpu::BufferUsages;
-        // Both are copied to and from; that `Resident` is bound read-only is the kernels' affair.
+        // Both are copied to and from, and bound read-write.
         let usage = match class {
             MemoryClass::Resident | MemoryClass::Work => {
                 BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC

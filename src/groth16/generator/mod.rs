@@ -165,13 +165,18 @@ fn generate<C: Circuit<Scalar>>(
     let meter = Meter::new((in_g1 + b.len()) as u64, progress);
     let g1 = maker.base(&waste.g1.to_affine(), in_g1);
     let g2 = maker.base(&waste.g2.to_affine(), b.len());
-    let h_query = g1.multiples(&mut h, &meter)?;
+    let mut b_again = b.clone();
     let (ic, l) = external.split_at_mut(inputs);
-    let ic = g1.multiples(ic, &meter)?;
-    let l = g1.multiples(l, &meter)?;
-    let a = g1.multiples(&mut a, &meter)?;
-    let b_g2 = g2.multiples(&mut b.clone(), &meter)?;
-    let b_g1 = g1.multiples(&mut b, &meter)?;
+    let mut points = || -> Result<_> {
+        let in_g1 = [&mut h[..], ic, l, &mut a].map(|scalars| g1.multiples(scalars, &meter));
+        let [h, ic, l, a] = in_g1;
+        let b_g2 = g2.multiples(&mut b_again, &meter)?;
+        Ok((h?, ic?, l?, a?, g1.multiples(&mut b, &meter)?, b_g2))
+    };
+    let points = points();
+    // After a failure some are left.
+    [h, external, a, b, b_again].iter_mut().for_each(|scalars| secret::wipe(scalars));
+    let (h_query, ic, l, a, b_g1, b_g2) = points?;
     Ok(Parameters { vk: verifying_key(waste, ic), h: h_query, l, a, b_g1, b_g2 })
 }
 

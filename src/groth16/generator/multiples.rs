@@ -206,29 +206,45 @@ impl<'a> Workshop<'a> {
         let device = &**self.device;
         let [table_bytes, scalars_bytes, points_bytes] = parts(P::GROUP);
         let whole = self.lease.view();
-        let stream = device.create_stream("multiples")?;
+        let table_view = PointView::new(whole.slice(0, table_bytes)?, P::GROUP)?;
+        let table_view = table_view.slice(0, table.table().len() as u64)?;
+        let scalars = whole.slice(table_bytes, scalars_bytes)?;
+        let points = whole.slice(table_bytes + scalars_bytes, points_bytes)?;
+        let staging = StagingRing::new(device, 4, STAGING_BYTES, TIMEOUT)?;
         let mut shift = Shift {
             device,
-            stream,
-            staging: StagingRing::new(device, 4, STAGING_BYTES, TIMEOUT)?,
+            stream: device.create_stream("multiples")?,
+            staging,
             window_bits: table.window_bits(),
-            table: PointView::new(whole.slice(0, table_bytes)?, P::GROUP)?
-                .slice(0, table.table().len() as u64)?,
-            scalars: whole.slice(table_bytes, scalars_bytes)?,
-            points: whole.slice(table_bytes + scalars_bytes, points_bytes)?,
+            table: table_view,
+            scalars,
+            points,
             _point: PhantomData,
         };
         let made = shift
             .put(shift.table.view(), bytemuck::cast_slice(table.table()))
             .and_then(|()| work(&mut shift));
-        // The scalars of a key are its trapdoor.
+        // The scalars of a key are its trapdoor. A stream that failed does nothing more, so they are
+        // wiped on another once it has settled, whatever it tells.
+        let end = device.record(shift.stream);
+        if let Err(error) = end.and_then(|end| device.synchronize(&end, TIMEOUT)) {
+            tracing::debug!(%error, "the stream of a key's multiples");
+        }
+        let wiped = self.wipe();
+        let staged = shift.staging.wipe();
+        device.destroy_stream(shift.stream)?;
+        made.and(wiped).and(staged)
+    }
+
+    /// Zeroes all of the lease.
+    fn wipe(&self) -> Result<(), DeviceError> {
+        let device = &**self.device;
+        let stream = device.create_stream("wipe")?;
         let wiped = device
-            .enqueue(stream, &Op::Fill(Fill::zero(whole)))
+            .enqueue(stream, &Op::Fill(Fill::zero(self.lease.view())))
             .and_then(|()| device.record(stream))
-            .and_then(|end| device.synchronize(&end, TIMEOUT))
-            .and_then(|()| shift.staging.wipe());
-        device.destroy_stream(stream)?;
-        made.and(wiped)
+            .and_then(|end| device.synchronize(&end, TIMEOUT));
+        wiped.and(device.destroy_stream(stream))
     }
 }
 

@@ -163,13 +163,16 @@ impl OpenDevice {
             options.staging_slot_bytes.unwrap_or_else(|| device.staging_slot_bytes()),
             options.timeout,
         )?;
-        let readback = Readback::new(&*device, READBACK_BYTES, options.timeout)?;
+        // One for each worker: later the driver may wait for the device before it gives another.
+        let readbacks = (0..options.workers.max(1))
+            .map(|_| Readback::new(&*device, READBACK_BYTES, options.timeout))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             arena: Arena::new(device.clone(), budget),
             device,
             staging: Arc::new(staging),
             pools: Mutex::default(),
-            readbacks: Mutex::new(vec![readback]),
+            readbacks: Mutex::new(readbacks),
             decode_status: Mutex::default(),
             refused: Mutex::default(),
             stuck: AtomicBool::new(false),

@@ -9,13 +9,12 @@ pub(crate) mod points;
 
 use twinlock_api::{Op, Result};
 
-use crate::card::Card;
 use crate::launcher::Launcher;
 use crate::tables::Table;
 
 /// Every constant table, in the order in which they are filled.
-pub(crate) fn tables(card: &Card) -> Vec<Table> {
-    [ntt::tables(card), msm::tables(card)].into_iter().flatten().collect()
+pub(crate) fn tables() -> Vec<Table> {
+    ntt::tables()
 }
 
 /// Enqueues an operation.

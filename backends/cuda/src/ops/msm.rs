@@ -7,7 +7,6 @@ use twinlock_api::{Group, Result, View};
 use super::digits::{Shape, blocks, check_limit, word};
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
-use crate::tables::Table;
 
 /// The kernels of a group, and what they were compiled for.
 struct Kernels {
@@ -171,13 +170,9 @@ fn scratch_points(levels: &[Lines]) -> u64 {
     levels.iter().map(Lines::num_points).sum::<u64>() + 2
 }
 
-pub(crate) const fn tables(_: &Card) -> Vec<Table> {
-    Vec::new()
-}
-
 /// The width that takes the least products of the field: for each scalar and window ten, and for
-/// each bucket 28, of two additions of sums. These are counted twice, for
-/// plans where most scalars are bits and hardly any entries remain.
+/// each bucket 28, of two additions of sums. These are counted twice, for plans where most scalars
+/// are bits and hardly any entries remain.
 pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
     let work = |window_bits: u32| {
         let num_windows = u64::from(SCALAR_BITS.div_ceil(window_bits));

@@ -6,7 +6,7 @@ use twinlock_cuda_kernels::ntt::{self, Launch, Transform};
 
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
-use crate::tables::{Table, TableFill};
+use crate::tables::Table;
 
 /// The largest domain that the kernels transform, as its base-2 logarithm.
 pub(crate) const MAX_LG: u32 = ntt::MAX_LG;
@@ -22,8 +22,8 @@ fn too_large(lg_domain: u32) -> Error {
     }
 }
 
-pub(crate) fn tables(_card: &Card) -> Vec<Table> {
-    vec![Table { name: ROOTS, size_bytes: ntt::TABLES_BYTES, fill: TableFill::Launch(fill) }]
+pub(crate) fn tables() -> Vec<Table> {
+    vec![Table { name: ROOTS, size_bytes: ntt::TABLES_BYTES, fill }]
 }
 
 fn fill(launcher: &mut Launcher<'_>) -> Result<()> {

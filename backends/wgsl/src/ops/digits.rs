@@ -117,7 +117,7 @@ pub(super) fn word(what: &str, value: u64) -> Result<u32> {
 
 pub(crate) fn layout(gpu: &Gpu, shape: DigitsShape) -> Result<DigitsLayout> {
     let sizes = Shape::new(shape)?;
-    // One plan serves both groups, and a region is one buffer here.
+    // One plan serves both groups, and buckets of either have to fit.
     let (buckets_bytes, limit) = (sizes.buckets_bytes(Group::G2), gpu.info.max_region_bytes);
     if buckets_bytes > limit {
         return Err(Error::Unsupported(format!(
