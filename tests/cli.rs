@@ -22,6 +22,13 @@ struct Ran {
     err: String,
 }
 
+/// The program, without what Mesa's layer that reorders devices says where there is no desktop.
+fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_twinlock"));
+    program.env("NODEVICE_SELECT", "1");
+    program
+}
+
 impl Shell {
     fn new() -> Self {
         Self { dir: TempDir::new().unwrap() }
@@ -37,12 +44,10 @@ impl Shell {
 
     /// Runs `twinlock` with the words of `line`; both outputs are pipes.
     fn run_with(&self, line: &str, variables: &[(&str, &str)]) -> Ran {
-        let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_twinlock"))
+        let Output { status, stdout, stderr } = program()
             .args(line.split_whitespace())
             .current_dir(self.dir.path())
             .env_remove("TWINLOCK_LOG")
-            // Mesa's layer that reorders devices complains where there is no desktop.
-            .env("NODEVICE_SELECT", "1")
             .envs(variables.iter().copied())
             .output()
             .unwrap();
@@ -510,7 +515,7 @@ fn an_input_that_is_no_file_is_an_error_at_once() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_twinlock"))
+    let mut child = program()
         .args(["devices", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -184,6 +184,7 @@ fn digits_of(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
     split(lg, count, max_bits)
 }
 
+/// The split that costs least by [`pass_cost`].
 fn split(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
     let Some(others) = count.checked_sub(1).filter(|others| *others > 0) else { return vec![lg] };
     let room = |bits: &u32| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::events::{EventKind, EventSink, Life, TimedEvent};
+use crate::bench::milliseconds;
 
 /// What one device did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -28,12 +29,14 @@ impl Occupancy {
     }
 }
 
-type Span = (Duration, Duration);
+/// From when to when.
+pub(crate) type Span = (Duration, Duration);
 
-#[derive(Default)]
-struct Spans {
-    compute: Vec<(usize, Span)>,
-    staging: Vec<(usize, Span)>,
+/// When partitions staged and computed on one device, by worker.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    pub(crate) compute: Vec<(usize, Span)>,
+    pub(crate) staging: Vec<(usize, Span)>,
 }
 
 #[derive(Default)]
@@ -49,8 +52,8 @@ pub struct Observer {
     state: Mutex<State>,
 }
 
-/// The stage in which a partition uploads.
-const STAGING: &str = "prestage";
+/// The stages in which a partition uploads and computes nothing.
+const STAGING: [&str; 2] = ["prestage", "residents"];
 
 impl EventSink for Observer {
     fn take(&self, event: &TimedEvent) {
@@ -60,8 +63,8 @@ impl EventSink for Observer {
         let (is_compute, starts) = match life {
             Life::ComputeStarted => (true, true),
             Life::ComputeEnded => (true, false),
-            Life::StageStarted(STAGING) => (false, true),
-            Life::StageEnded(STAGING) => (false, false),
+            Life::StageStarted(stage) if STAGING.contains(stage) => (false, true),
+            Life::StageEnded(stage) if STAGING.contains(stage) => (false, false),
             _ => return,
         };
         let key = (device.clone(), event.worker, is_compute);
@@ -83,6 +86,12 @@ impl Observer {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.spans.iter().map(|(device, spans)| (device.clone(), spans.occupancy())).collect()
     }
+
+    /// What `device` did.
+    pub(crate) fn spans_of(self, device: &str) -> Spans {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.spans.into_iter().find(|(name, _)| name == device).unwrap_or_default().1
+    }
 }
 
 impl Spans {
@@ -90,21 +99,29 @@ impl Spans {
         let first = self.compute.iter().map(|(_, span)| span.0).min().unwrap_or_default();
         let last = self.compute.iter().map(|(_, span)| span.1).max().unwrap_or_default();
         // `compute` has one holder at a time, so its spans do not overlap.
-        let compute = self.compute.iter().map(|(_, (start, end))| end.saturating_sub(*start)).sum();
+        Occupancy {
+            computed: self.compute.len(),
+            span_ms: milliseconds(last.saturating_sub(first)),
+            compute_ms: milliseconds(total(&self.compute)),
+            overlap_ms: milliseconds(self.overlap()),
+        }
+    }
+
+    /// Time in which one worker's partition staged while another's computed.
+    pub(crate) fn overlap(&self) -> Duration {
         let mut overlap = Duration::ZERO;
         for (worker, staging) in &self.staging {
             for (_, compute) in self.compute.iter().filter(|(other, _)| other != worker) {
                 overlap += staging.1.min(compute.1).saturating_sub(staging.0.max(compute.0));
             }
         }
-        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        Occupancy {
-            computed: self.compute.len(),
-            span_ms: ms(last.saturating_sub(first)),
-            compute_ms: ms(compute),
-            overlap_ms: ms(overlap),
-        }
+        overlap
     }
+}
+
+/// How long the spans are together.
+pub(crate) fn total(spans: &[(usize, Span)]) -> Duration {
+    spans.iter().map(|(_, (start, end))| end.saturating_sub(*start)).sum()
 }
 
 #[cfg(test)]
@@ -125,11 +142,11 @@ mod tests {
     #[test]
     fn staging_counts_beside_anothers_kernels_only() {
         let events = [
-            event(0, 0, Life::StageStarted(STAGING)),
-            event(10, 0, Life::StageEnded(STAGING)),
+            event(0, 0, Life::StageStarted("prestage")),
+            event(10, 0, Life::StageEnded("prestage")),
             event(10, 0, Life::ComputeStarted),
-            event(15, 1, Life::StageStarted(STAGING)),
-            event(25, 1, Life::StageEnded(STAGING)),
+            event(15, 1, Life::StageStarted("prestage")),
+            event(25, 1, Life::StageEnded("prestage")),
             event(30, 0, Life::ComputeEnded),
             event(40, 1, Life::ComputeStarted),
             event(41, 1, Life::StageStarted("quotient")),

@@ -63,6 +63,25 @@ impl Error {
     }
 }
 
+/// `ExceedsLimit` if `requested` is more than `limit`.
+///
+/// # Errors
+/// That, with both numbers.
+pub fn check_limit(what: &str, requested: u64, limit: u64) -> Result<()> {
+    if requested <= limit {
+        return Ok(());
+    }
+    Err(Error::ExceedsLimit { what: what.to_owned(), requested, limit })
+}
+
+/// A number that kernels take as a word.
+///
+/// # Errors
+/// `ExceedsLimit` past 32 bits.
+pub fn word(what: &str, value: u64) -> Result<u32> {
+    check_limit(what, value, u32::MAX.into()).map(|()| value as u32)
+}
+
 fn free_note(free_bytes: Option<u64>) -> String {
     free_bytes.map_or_else(String::new, |bytes| format!(", {bytes} are free"))
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::gpu::Gpu;
 use crate::timeline::MAX_DISPATCHES;
 
 const TIMESTAMP_BYTES: u64 = 8;
@@ -83,7 +84,7 @@ impl Profile {
     }
 
     /// Adds the times of a part that has run.
-    pub(crate) fn collect(&self, device: &wgpu::Device, part: &PartProfile) {
+    pub(crate) fn collect(&self, gpu: &Gpu, part: &PartProfile) {
         let (sender, receiver) = channel();
         part.readback.map_async(wgpu::MapMode::Read, .., move |outcome| {
             let _ = sender.send(outcome);
@@ -93,7 +94,7 @@ impl Profile {
             timeout: Some(Duration::from_millis(1)),
         };
         // The copy has run, so that one look is enough; whether others have not does not matter.
-        let _ = device.poll(poll);
+        let _ = gpu.poll(poll);
         if !matches!(receiver.try_recv(), Ok(Ok(()))) {
             return;
         }

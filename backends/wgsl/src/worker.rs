@@ -63,9 +63,7 @@ fn run(gpu: &Gpu) {
                         if let Some(done) = in_flight.pop_front() {
                             gpu.params.give_back(done.params);
                             if let Some(profile) = &gpu.profile {
-                                done.profiles
-                                    .iter()
-                                    .for_each(|part| profile.collect(&gpu.device, part));
+                                done.profiles.iter().for_each(|part| profile.collect(gpu, part));
                             }
                             gpu.timeline.complete(done.ticket);
                         }

@@ -4,7 +4,6 @@
 
 mod naive;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,9 @@ use twinlock_api::Device;
 
 use super::{Scalars, milliseconds, proofs};
 use crate::circuits::mix::{Mix, MixShape};
-use crate::scheduler::events::{EventKind, Life, Recorder, TimedEvent};
+use crate::scheduler::events::{EventKind, EventSink, Recorder, TimedEvent};
 use crate::scheduler::locks::breaches;
+use crate::scheduler::occupancy::{Observer, Spans, total};
 use crate::{Error, Job, PartitionInput, Prover, ProverOptions, Result};
 
 const SEED: u64 = 3;
@@ -62,81 +62,50 @@ pub struct LockTimes {
     pub breaches: u64,
 }
 
-/// From when to when.
-type Span = (Duration, Duration);
-
 /// What a protocol did.
 #[derive(Default)]
 struct Seen {
     holds: Vec<Duration>,
-    /// By worker.
-    staging: Vec<(usize, Span)>,
-    /// By worker.
-    computing: Vec<(usize, Span)>,
+    spans: Spans,
 }
 
 impl Seen {
-    fn times(mut self, protocol: &'static str, total: Duration, breaches: u64) -> LockTimes {
+    fn times(mut self, protocol: &'static str, whole: Duration, breaches: u64) -> LockTimes {
         self.holds.sort_unstable();
         let at = |share: f64| {
             let index = (self.holds.len().saturating_sub(1) as f64 * share).ceil() as usize;
             milliseconds(self.holds.get(index).copied().unwrap_or_default())
         };
-        let length = |(start, end): Span| end.saturating_sub(start);
-        let staging = self.staging.iter().map(|(_, span)| length(*span)).sum();
-        let overlap = self
-            .staging
-            .iter()
-            .flat_map(|(worker, (start, end))| {
-                let others = self.computing.iter().filter(move |(other, _)| other != worker);
-                others.map(move |(_, (from, to))| length((*start.max(from), *end.min(to))))
-            })
-            .sum();
         LockTimes {
             protocol,
             holds: self.holds.len(),
             median_ms: at(0.5),
             p99_ms: at(0.99),
             longest_ms: at(1.0),
-            staging_ms: milliseconds(staging),
-            overlap_ms: milliseconds(overlap),
-            total_ms: milliseconds(total),
+            staging_ms: milliseconds(total(&self.spans.staging)),
+            overlap_ms: milliseconds(self.spans.overlap()),
+            total_ms: milliseconds(whole),
             breaches,
         }
     }
 
     /// What the scheduler told of one device.
-    fn of_events(events: &[TimedEvent]) -> Self {
-        let mut seen = Self::default();
-        let (mut staging, mut computing) = (HashMap::new(), HashMap::new());
-        for TimedEvent { at, worker, kind, .. } in events {
-            let ended = |open: &mut HashMap<usize, Duration>| {
-                open.remove(worker).map(|start| (*worker, (start, *at)))
-            };
-            match kind {
-                EventKind::MemHeld { since } => seen.holds.push(at.saturating_sub(*since)),
-                EventKind::Partition(_, Life::StageStarted("prestage" | "residents")) => {
-                    staging.insert(*worker, *at);
-                }
-                EventKind::Partition(_, Life::StageEnded("prestage" | "residents")) => {
-                    seen.staging.extend(ended(&mut staging));
-                }
-                EventKind::Partition(_, Life::ComputeStarted) => {
-                    computing.insert(*worker, *at);
-                }
-                EventKind::Partition(_, Life::ComputeEnded) => {
-                    seen.computing.extend(ended(&mut computing));
-                }
-                _ => {}
+    fn of_events(events: &[TimedEvent], device: &str) -> Self {
+        let observer = Observer::default();
+        let mut holds = Vec::new();
+        for event in events {
+            observer.take(event);
+            if let EventKind::MemHeld { since } = event.kind {
+                holds.push(event.at.saturating_sub(since));
             }
         }
-        seen
+        Self { holds, spans: observer.spans_of(device) }
     }
 
     /// The mean time that a partition computes.
     fn mean_compute(&self) -> Duration {
-        let total: Duration = self.computing.iter().map(|(_, (from, to))| *to - *from).sum();
-        total / u32::try_from(self.computing.len()).unwrap_or(u32::MAX).max(1)
+        let compute = &self.spans.compute;
+        total(compute) / u32::try_from(compute.len()).unwrap_or(u32::MAX).max(1)
     }
 }
 
@@ -158,7 +127,7 @@ pub fn run(
 
     progress("proofs");
     let before = breaches();
-    let (seen, held_bytes, total) = {
+    let (seen, held_bytes, whole) = {
         let options = ProverOptions {
             timeout: plan.timeout,
             workers: plan.workers,
@@ -183,10 +152,14 @@ pub fn run(
             }
             device.memory().map_err(|source| named(&**device, source))
         })?;
-        (Seen::of_events(&recorder.events()), held_bytes.regions_bytes, start.elapsed())
+        (
+            Seen::of_events(&recorder.events(), &device.info().name),
+            held_bytes.regions_bytes,
+            start.elapsed(),
+        )
     };
     let compute = seen.mean_compute();
-    let ours = seen.times("twinlock", total, breaches() - before);
+    let ours = seen.times("twinlock", whole, breaches() - before);
 
     progress("the naive protocol");
     let start = Instant::now();
@@ -208,8 +181,10 @@ mod tests {
         let ms = Duration::from_millis;
         let seen = Seen {
             holds: (1..=100).map(ms).collect(),
-            staging: vec![(0, (ms(0), ms(10))), (1, (ms(5), ms(20)))],
-            computing: vec![(0, (ms(10), ms(15))), (1, (ms(20), ms(30)))],
+            spans: Spans {
+                staging: vec![(0, (ms(0), ms(10))), (1, (ms(5), ms(20)))],
+                compute: vec![(0, (ms(10), ms(15))), (1, (ms(20), ms(30)))],
+            },
         };
         assert_eq!(seen.mean_compute(), Duration::from_micros(7500));
         let times = seen.times("x", ms(30), 0);

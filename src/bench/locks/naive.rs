@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use twinlock_api::layout::FR_BYTES;
 use twinlock_api::op::{Direction, Ntt, Order};
-use twinlock_api::{Device, FrView, MemoryClass, Op, Result, StagingKind, Stream};
+use twinlock_api::{
+    Device, Error, FrView, MemoryClass, Op, Region, Result, Staging, StagingKind, Stream,
+};
 
 use super::{LockPlan, Seen};
 
@@ -94,60 +96,75 @@ impl Shared<'_> {
     }
 
     fn work(&self, worker: usize, compute: Duration, held_bytes: u64) -> Result<()> {
-        let Some(stream) = self.streams.get(worker).copied() else { return Ok(()) };
         let device = self.device;
-        let layout = device.ntt_layout(self.plan.lg)?;
         let vector_bytes = FR_BYTES << self.plan.lg;
         let mut staging =
             device.allocate_staging("naive", StagingKind::Upload, device.staging_slot_bytes())?;
         let region_bytes = held_bytes.max(vector_bytes);
         while self.next.fetch_add(1, Ordering::Relaxed) < self.plan.partitions {
-            let staging_since = self.now();
-            let (region, workspace) = self.under_mem(|| {
+            let mut held = Vec::new();
+            let proved = self.partition(worker, &mut *staging, (region_bytes, compute), &mut held);
+            // After a failure too.
+            let freed = self.under_mem(|| {
                 self.synchronize_device()?;
-                let region = device.allocate("naive", MemoryClass::Work, region_bytes)?;
-                let workspace = device.allocate(
-                    "naive workspace",
-                    MemoryClass::Work,
-                    layout.workspace_bytes.max(1).next_multiple_of(4),
-                )?;
-                let mut offset = 0;
-                while offset < vector_bytes {
-                    let len = staging.size_bytes().min(vector_bytes - offset);
-                    staging.host(self.plan.timeout)?;
-                    let target = region.view("naive", offset, len)?;
-                    device.upload(stream, &mut *staging, 0, target)?;
-                    offset += len;
-                }
-                self.synchronize_device()?;
-                Ok((region, workspace))
-            })?;
-            self.note(|seen| seen.staging.push((worker, (staging_since, self.now()))));
-            {
-                let _compute = self.compute.lock().unwrap_or_else(PoisonError::into_inner);
-                let since = self.now();
-                let data = FrView::new(region.view("naive", 0, vector_bytes)?)?;
-                let orders = (Order::Natural, Order::BitReversed);
-                let scratch = workspace.view("naive workspace", 0, layout.workspace_bytes)?;
-                let ntt = Ntt::new(&layout, data, Direction::Forward, false, orders, scratch)?;
-                let op = Op::Ntt(ntt);
-                while self.now().saturating_sub(since) < compute {
-                    for _ in 0..BATCH {
-                        device.enqueue(stream, &op)?;
-                        if self.plan.lg > 16 {
-                            break;
-                        }
-                    }
-                    device.synchronize(&device.record(stream)?, self.plan.timeout)?;
-                }
-                self.note(|seen| seen.computing.push((worker, (since, self.now()))));
-            }
-            self.under_mem(|| {
-                self.synchronize_device()?;
-                device.free(region)?;
-                device.free(workspace)
-            })?;
+                held.into_iter().try_for_each(|region| device.free(region))
+            });
+            proved.and(freed)?;
         }
+        Ok(())
+    }
+
+    /// Stages and computes one partition; what it takes from the driver is `held`.
+    fn partition(
+        &self,
+        worker: usize,
+        staging: &mut dyn Staging,
+        (region_bytes, compute): (u64, Duration),
+        held: &mut Vec<Region>,
+    ) -> Result<()> {
+        let Some(stream) = self.streams.get(worker).copied() else { return Ok(()) };
+        let device = self.device;
+        let layout = device.ntt_layout(self.plan.lg)?;
+        let vector_bytes = FR_BYTES << self.plan.lg;
+        let since = self.now();
+        let (region, workspace) = self.under_mem(|| {
+            self.synchronize_device()?;
+            let mut take = |name, bytes| {
+                let region = device.allocate(name, MemoryClass::Work, bytes)?;
+                held.push(region);
+                Ok::<Region, Error>(region)
+            };
+            let region = take("naive", region_bytes)?;
+            let workspace_bytes = layout.workspace_bytes.max(1).next_multiple_of(4);
+            let workspace = take("naive workspace", workspace_bytes)?;
+            let mut offset = 0;
+            while offset < vector_bytes {
+                let len = staging.size_bytes().min(vector_bytes - offset);
+                staging.host(self.plan.timeout)?;
+                device.upload(stream, staging, 0, region.view("naive", offset, len)?)?;
+                offset += len;
+            }
+            self.synchronize_device()?;
+            Ok((region, workspace))
+        })?;
+        self.note(|seen| seen.spans.staging.push((worker, (since, self.now()))));
+
+        let _compute = self.compute.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = self.now();
+        let data = FrView::new(region.view("naive", 0, vector_bytes)?)?;
+        let orders = (Order::Natural, Order::BitReversed);
+        let scratch = workspace.view("naive workspace", 0, layout.workspace_bytes)?;
+        let op = Op::Ntt(Ntt::new(&layout, data, Direction::Forward, false, orders, scratch)?);
+        while self.now().saturating_sub(since) < compute {
+            for _ in 0..BATCH {
+                device.enqueue(stream, &op)?;
+                if self.plan.lg > 16 {
+                    break;
+                }
+            }
+            device.synchronize(&device.record(stream)?, self.plan.timeout)?;
+        }
+        self.note(|seen| seen.spans.compute.push((worker, (since, self.now()))));
         Ok(())
     }
 }

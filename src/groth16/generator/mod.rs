@@ -168,10 +168,14 @@ fn generate<C: Circuit<Scalar>>(
     let mut b_again = b.clone();
     let (ic, l) = external.split_at_mut(inputs);
     let mut points = || -> Result<_> {
-        let in_g1 = [&mut h[..], ic, l, &mut a].map(|scalars| g1.multiples(scalars, &meter));
-        let [h, ic, l, a] = in_g1;
-        let b_g2 = g2.multiples(&mut b_again, &meter)?;
-        Ok((h?, ic?, l?, a?, g1.multiples(&mut b, &meter)?, b_g2))
+        Ok((
+            g1.multiples(&mut h, &meter)?,
+            g1.multiples(ic, &meter)?,
+            g1.multiples(l, &meter)?,
+            g1.multiples(&mut a, &meter)?,
+            g1.multiples(&mut b, &meter)?,
+            g2.multiples(&mut b_again, &meter)?,
+        ))
     };
     let points = points();
     // After a failure some are left.

@@ -1,5 +1,6 @@
 //! Launches of the `digits` operation, and how a plan is laid out.
 
+use twinlock_api::error::{check_limit, word};
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{Digits, DigitsLayout, DigitsShape};
 use twinlock_api::{Error, Group, Result, View};
@@ -135,23 +136,6 @@ impl Shape {
         let [a, b, c, d] = self.workspace_parts();
         Ok([view.slice(0, a)?, view.slice(a, b)?, view.slice(a + b, c)?, view.slice(a + b + c, d)?])
     }
-}
-
-/// `ExceedsLimit` past `limit`.
-pub(super) fn check_limit(what: &str, requested: u64, limit: u64) -> Result<()> {
-    if requested <= limit {
-        return Ok(());
-    }
-    Err(Error::ExceedsLimit { what: what.to_owned(), requested, limit })
-}
-
-/// A number that a kernel takes as a word.
-pub(super) fn word(what: &str, value: u64) -> Result<u32> {
-    u32::try_from(value).map_err(|_| Error::ExceedsLimit {
-        what: what.to_owned(),
-        requested: value,
-        limit: u32::MAX.into(),
-    })
 }
 
 /// Blocks of `threads` for `items`, one a thread.

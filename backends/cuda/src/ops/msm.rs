@@ -1,10 +1,11 @@
 //! Launches of `msm_accumulate` and `msm_reduce`.
 
+use twinlock_api::error::{check_limit, word};
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{BaseOf, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
 use twinlock_api::{Group, Result, View};
 
-use super::digits::{Shape, blocks, check_limit, word};
+use super::digits::{Shape, blocks};
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
 

@@ -1,5 +1,6 @@
 //! Dispatches of the `digits` operation, and how a plan is laid out.
 
+use twinlock_api::error::{check_limit, word};
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{Digits, DigitsLayout, DigitsShape};
 use twinlock_api::{Error, Group, Result, View};
@@ -87,14 +88,6 @@ impl Shape {
     }
 }
 
-/// `ExceedsLimit` past `limit`.
-pub(super) fn check_limit(what: &str, requested: u64, limit: u64) -> Result<()> {
-    if requested <= limit {
-        return Ok(());
-    }
-    Err(Error::ExceedsLimit { what: what.to_owned(), requested, limit })
-}
-
 /// Workgroups of `width` threads for `threads` threads, over x and y.
 pub(super) fn grid(launcher: &Launcher<'_>, threads: u64, width: u32) -> Result<[u32; 3]> {
     let most = u64::from(launcher.limits().max_compute_workgroups_per_dimension).max(1);
@@ -104,15 +97,6 @@ pub(super) fn grid(launcher: &Launcher<'_>, threads: u64, width: u32) -> Result<
     check_limit("workgroups of a dispatch", groups, most.saturating_mul(most))?;
     // Both are within `most`, a u32.
     Ok([groups.div_ceil(rows) as u32, rows as u32, 1])
-}
-
-/// A number that a kernel takes as a word.
-pub(super) fn word(what: &str, value: u64) -> Result<u32> {
-    u32::try_from(value).map_err(|_| Error::ExceedsLimit {
-        what: what.to_owned(),
-        requested: value,
-        limit: u32::MAX.into(),
-    })
 }
 
 pub(crate) fn layout(gpu: &Gpu, shape: DigitsShape) -> Result<DigitsLayout> {

@@ -1,12 +1,13 @@
 //! Dispatches of the `msm` operations.
 
+use twinlock_api::error::{check_limit, word};
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{BaseOf, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
 use twinlock_api::{Group, Result, View};
 use twinlock_shaders::Kernel;
 use twinlock_shaders::kernels::msm;
 
-use super::digits::{Shape, check_limit, grid, word};
+use super::digits::{Shape, grid};
 use crate::gpu::Gpu;
 use crate::launcher::Launcher;
 

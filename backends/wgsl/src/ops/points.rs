@@ -1,10 +1,11 @@
 //! Dispatches of the `points` operations.
 
+use twinlock_api::error::word;
 use twinlock_api::op::{DecodePoints, PointCheck};
 use twinlock_api::{Group, Result};
 use twinlock_shaders::kernels::points;
 
-use super::digits::{grid, word};
+use super::digits::grid;
 use crate::launcher::Launcher;
 
 /// Points of one dispatch, so that none runs into a watchdog.
