@@ -1,4 +1,5 @@
-//! Opens a card, warm: nothing that comes later makes the driver load, compile or allocate.
+//! Opens a card, warm: nothing that comes later makes the driver load or compile, or allocate more
+//! than a few MiB of its own.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
