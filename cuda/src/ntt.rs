@@ -79,6 +79,8 @@ pub struct Launch {
 
 /// The launch that writes the tables; the tables take the place of the data.
 pub fn fill_tables() -> Launch {
+    // Now, so that no transform waits for them.
+    constants();
     Launch {
         kernel: "ntt_tables",
         blocks: TABLES_LEN.div_ceil(TABLES_THREADS),
@@ -301,7 +303,9 @@ fn constants() -> &'static Constants {
         };
         let montgomery = |value: &[u32]| limbs(&FR.to_montgomery(value));
         let root = FR.root_of_unity(3).unwrap_or_else(|| FR.small(1));
-        let small_roots = [root.clone(), FR.invert(&root)].map(|root| {
+        // Its order is 8.
+        let inverse = FR.pow(&root, &FR.small(7));
+        let small_roots = [root, inverse].map(|root| {
             let square = FR.mul(&root, &root);
             let [a, b, c] = [root.clone(), square.clone(), FR.mul(&square, &root)]
                 .map(|root| [limbs(&root), quotient(montgomery(&root))]);

@@ -110,8 +110,26 @@ impl Field {
 
     /// `a + b`.
     pub fn add(&self, a: &[u32], b: &[u32]) -> Vec<u32> {
-        let sum = limbs::add(a, b);
-        limbs::subtract_if_fits(&sum, self.modulus)[..self.limbs].to_vec()
+        let mut sum = a.to_vec();
+        self.add_assign(&mut sum, b);
+        sum
+    }
+
+    fn add_assign(&self, a: &mut [u32], b: &[u32]) {
+        limbs::add_assign(a, b);
+        self.reduce(a);
+    }
+
+    fn double(&self, a: &mut [u32]) {
+        limbs::double(a);
+        self.reduce(a);
+    }
+
+    /// What is below twice the modulus, which fits the limbs of both fields.
+    fn reduce(&self, a: &mut [u32]) {
+        if !limbs::is_less(a, self.modulus) {
+            limbs::subtract(a, self.modulus);
+        }
     }
 
     /// `-a`.
@@ -119,16 +137,18 @@ impl Field {
         if a.iter().all(|limb| *limb == 0) {
             return a.to_vec();
         }
-        limbs::subtract_if_fits(self.modulus, a)
+        let mut out = self.modulus.to_vec();
+        limbs::subtract(&mut out, a);
+        out
     }
 
     /// `a * b`, by doubling and adding.
     pub fn mul(&self, a: &[u32], b: &[u32]) -> Vec<u32> {
         let mut out = vec![0; self.limbs];
         for bit in limbs::bits(b) {
-            out = self.add(&out, &out);
+            self.double(&mut out);
             if bit {
-                out = self.add(&out, a);
+                self.add_assign(&mut out, a);
             }
         }
         out
@@ -148,7 +168,7 @@ impl Field {
 
     /// `1 / a`; of zero, zero.
     pub fn invert(&self, a: &[u32]) -> Vec<u32> {
-        let exponent = limbs::subtract_if_fits(self.modulus, &self.small(2));
+        let exponent = self.neg(&self.small(2));
         self.pow(a, &exponent)
     }
 
@@ -156,30 +176,30 @@ impl Field {
     pub fn power_of_two(&self, k: i32) -> Vec<u32> {
         let mut out = self.small(1);
         for _ in 0..k.unsigned_abs() {
-            out = if k > 0 { self.add(&out, &out) } else { self.half(&out) };
+            if k > 0 { self.double(&mut out) } else { self.halve(&mut out) }
         }
         out
     }
 
-    /// `a / 2`.
-    fn half(&self, a: &[u32]) -> Vec<u32> {
-        // Twice the modulus fits the limbs of both fields.
-        let even = if a[0] & 1 == 0 { a.to_vec() } else { limbs::add(a, self.modulus) };
-        let mut out = vec![0; self.limbs];
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = even[i] >> 1 | even.get(i + 1).copied().unwrap_or(0) << 31;
+    fn halve(&self, a: &mut [u32]) {
+        if a[0] & 1 == 1 {
+            limbs::add_assign(a, self.modulus);
         }
-        out
+        limbs::halve(a);
     }
 
     /// `a R`: the form in memory.
     pub fn to_montgomery(&self, a: &[u32]) -> Vec<u32> {
-        (0..self.radix_bits()).fold(a.to_vec(), |out, _| self.add(&out, &out))
+        let mut out = a.to_vec();
+        (0..self.radix_bits()).for_each(|_| self.double(&mut out));
+        out
     }
 
     /// `a / R`.
     pub fn from_montgomery(&self, a: &[u32]) -> Vec<u32> {
-        (0..self.radix_bits()).fold(a.to_vec(), |out, _| self.half(&out))
+        let mut out = a.to_vec();
+        (0..self.radix_bits()).for_each(|_| self.halve(&mut out));
+        out
     }
 
     /// R, which is 1 in Montgomery form.
@@ -196,9 +216,9 @@ impl Field {
     /// `None` past [`Field::two_adicity`]. Each is the square of the next.
     pub fn root_of_unity(&self, lg: u32) -> Option<Vec<u32>> {
         let squarings = self.two_adicity.checked_sub(lg)?;
-        let mut exponent = limbs::subtract_if_fits(self.modulus, &self.small(1));
+        let mut exponent = self.neg(&self.small(1));
         for _ in 0..self.two_adicity {
-            exponent = self.half(&exponent);
+            limbs::halve(&mut exponent);
         }
         let root = self.pow(&self.small(self.generator), &exponent);
         Some((0..squarings).fold(root, |root, _| self.mul(&root, &root)))

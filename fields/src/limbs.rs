@@ -33,28 +33,43 @@ pub(crate) fn bits(limbs: &[u32]) -> impl Iterator<Item = bool> {
     limbs.iter().rev().flat_map(|limb| (0..32).rev().map(move |bit| limb >> bit & 1 == 1))
 }
 
-/// The sum, one limb longer than `a`; `b` is no longer than `a`.
-pub(crate) fn add(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let mut out = Vec::with_capacity(a.len() + 1);
+/// `a + b` without the carry out of the highest limb; `b` is as long as `a`.
+pub(crate) fn add_assign(a: &mut [u32], b: &[u32]) {
     let mut carry = 0;
-    for (i, limb) in a.iter().enumerate() {
-        let sum = u64::from(*limb) + u64::from(b.get(i).copied().unwrap_or(0)) + carry;
-        out.push(sum as u32);
+    for (a, b) in a.iter_mut().zip(b) {
+        let sum = u64::from(*a) + u64::from(*b) + carry;
+        *a = sum as u32;
         carry = sum >> 32;
     }
-    out.push(carry as u32);
-    out
 }
 
-/// `a - b` if that is not negative, else `a`; `b` is no longer than `a`.
-pub(crate) fn subtract_if_fits(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let mut out = Vec::with_capacity(a.len());
+/// `a - b`, which is not negative; `b` is as long as `a`.
+pub(crate) fn subtract(a: &mut [u32], b: &[u32]) {
     let mut borrow = 0;
-    for (i, limb) in a.iter().enumerate() {
-        let taken = u64::from(b.get(i).copied().unwrap_or(0)) + borrow;
-        let difference = u64::from(*limb).wrapping_sub(taken);
-        out.push(difference as u32);
+    for (a, b) in a.iter_mut().zip(b) {
+        let difference = u64::from(*a).wrapping_sub(u64::from(*b) + borrow);
+        *a = difference as u32;
         borrow = difference >> 63;
     }
-    if borrow == 0 { out } else { a.to_vec() }
+}
+
+/// `2 a` without the bit that leaves the highest limb.
+pub(crate) fn double(a: &mut [u32]) {
+    let mut carry = 0;
+    for a in a {
+        (*a, carry) = (*a << 1 | carry, *a >> 31);
+    }
+}
+
+/// `a / 2`, rounded down.
+pub(crate) fn halve(a: &mut [u32]) {
+    let mut carry = 0;
+    for a in a.iter_mut().rev() {
+        (*a, carry) = (*a >> 1 | carry << 31, *a & 1);
+    }
+}
+
+/// `a < b`, of the same length.
+pub(crate) fn is_less(a: &[u32], b: &[u32]) -> bool {
+    a.iter().rev().lt(b.iter().rev())
 }

@@ -65,6 +65,39 @@ fn what_a_small_card_cannot_hold_goes_to_the_large_one() {
     }
 }
 
+/// A loaded key lies on each card that has room, before anything is proved.
+#[test]
+fn a_key_is_loaded_onto_every_card_that_takes_it() {
+    let mut rng = rng();
+    let source = Source::new(9, &mut rng);
+    let cards = ["sim:0", "sim:1", "sim:2"].map(|name| card_named(name, 1 << 30));
+    let openers = || cards.iter().map(opener).collect();
+    let resident = |prover: &Prover| {
+        prover.memory_usage().into_iter().map(|usage| usage.resident_bytes).collect::<Vec<_>>()
+    };
+    let prover = Prover::with_openers(openers(), ProverOptions::default()).unwrap();
+    let key = prover.load(&source).unwrap();
+    let bytes = resident(&prover);
+    assert!(bytes[0] > 0 && bytes.iter().all(|each| *each == bytes[0]), "{bytes:?}");
+    assert!(prove(&prover, &key, (9, 6), &mut rng).iter().all(Result::is_ok));
+    assert_eq!(resident(&prover), bytes);
+    drop(prover);
+
+    let limits = |names: &[&str]| {
+        let mut options = ProverOptions::default();
+        options.device_memory_bytes = names.iter().map(|name| ((*name).into(), 1 << 14)).collect();
+        options
+    };
+    let prover = Prover::with_openers(openers(), limits(&["sim:0", "sim:2"])).unwrap();
+    prover.load(&source).unwrap();
+    assert_eq!(resident(&prover), [0, bytes[1], 0]);
+    drop(prover);
+
+    let prover = Prover::with_openers(openers(), limits(&["sim"])).unwrap();
+    let refused = prover.load(&source).map(drop);
+    assert!(matches!(refused, Err(twinlock::Error::Device { .. })), "{refused:?}");
+}
+
 #[test]
 fn a_limit_of_no_device_is_refused() {
     let mut options = ProverOptions::default();

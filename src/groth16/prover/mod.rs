@@ -233,23 +233,27 @@ impl Prover {
         Ok(ProvingKey { source, verifying_key, stays: None })
     }
 
-    /// A key whose queries are loaded onto a device now, and onto others when they first prove with
-    /// it, to stay there: as many as there is room for, until partitions of other keys need the
-    /// room. The others are streamed.
+    /// A key whose queries are loaded onto every device now, to stay there: as many as there is room
+    /// for, until partitions of other keys need the room. The others are streamed.
     ///
     /// # Errors
-    /// `Key`, `Parameters` for a malformed point, `Device` when not even the smallest plan for a
-    /// proof fits.
+    /// `Key`, `Parameters` for a malformed point, `Device` when no device has room for even the
+    /// smallest plan for a proof.
     pub fn load<'a>(&self, source: &'a dyn ParameterSource) -> Result<ProvingKey<'a>> {
         let mut key = self.key(source)?;
         let number = KEYS.fetch_add(1, Ordering::Relaxed);
         key.stays = Some(KeyId(number));
         {
             let session = Session::new(self, None);
-            let load = session.submit_load(&key);
+            let loads = session.submit_loads(&key);
             session.close();
-            session.work();
-            load.loaded()?;
+            std::thread::scope(|scope| {
+                for _ in 1..self.slots.len() {
+                    scope.spawn(|| session.work());
+                }
+                session.work();
+            });
+            loads.loaded()?;
         }
         Ok(key)
     }

@@ -16,7 +16,7 @@ use super::attempt::{Item, Supply, Task, carry};
 use super::{Proved, Prover, ProvingKey};
 use crate::groth16::assignment::{Assignment, synthesize};
 use crate::scheduler::admission::Ticket;
-use crate::scheduler::core::{End, Order};
+use crate::scheduler::core::{DeviceId, End, Order};
 use crate::scheduler::locks::LockToken;
 use crate::scheduler::runtime::{Claim, Halted};
 use crate::{Error, Result};
@@ -134,14 +134,19 @@ impl<'e> Session<'e> {
         Ok(JobHandle { session: self, parts })
     }
 
-    /// Queues the loading of a key's queries.
-    pub(super) fn submit_load(&self, key: &'e ProvingKey<'e>) -> JobHandle<'_, 'e> {
+    /// Queues the loading of a key's queries onto each device.
+    pub(super) fn submit_loads(&self, key: &'e ProvingKey<'e>) -> JobHandle<'_, 'e> {
         let job = self.prover.jobs.fetch_add(1, Ordering::Relaxed);
-        let ticket = Order { priority: u8::MAX, job, index: 0 }.ticket();
-        let item = Arc::new(Item::new(key, Task::Load));
-        self.items().insert(ticket, item.clone());
-        self.prover.runtime.submit_load(self.id, ticket, &mut LockToken::for_this_thread());
-        JobHandle { session: self, parts: [(ticket, item)].into() }
+        let mut token = LockToken::for_this_thread();
+        let devices = (0..self.prover.slots.len()).map(DeviceId);
+        let parts = (0..).zip(devices).map(|(index, device)| {
+            let ticket = Order { priority: u8::MAX, job, index }.ticket();
+            let item = Arc::new(Item::new(key, Task::Load));
+            self.items().insert(ticket, item.clone());
+            self.prover.runtime.submit_load(self.id, ticket, device, &mut token);
+            (ticket, item)
+        });
+        JobHandle { parts: parts.collect(), session: self }
     }
 
     fn items(&self) -> MutexGuard<'_, BTreeMap<Ticket, Arc<Item<'e>>>> {
@@ -280,12 +285,27 @@ impl<'s> JobHandle<'s, '_> {
         Some((end, item.outcome().map(|outcome| outcome.map_err(with_hint))))
     }
 
-    /// Waits for a load.
+    /// Waits for loads. A device that cannot take the key is no error if another can.
     pub(super) fn loaded(mut self) -> Result<()> {
-        match self.next_end() {
-            None | Some((End::Finished, _)) => Ok(()),
-            Some((_, Some(Err(error)))) => Err(error),
-            _ => Err(self.session.prover.nobody_left()),
+        let (mut is_loaded, mut refused) = (false, None);
+        while let Some(end) = self.next_end() {
+            let error = match end {
+                (End::Finished, _) => {
+                    is_loaded = true;
+                    continue;
+                }
+                (_, Some(Err(error))) => error,
+                _ => self.session.prover.nobody_left(),
+            };
+            if !matches!(error, Error::Device { .. }) {
+                return Err(error);
+            }
+            tracing::warn!(%error, "a device does not take the key");
+            refused.get_or_insert(error);
+        }
+        match refused {
+            Some(error) if !is_loaded => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -76,6 +76,8 @@ pub enum Event {
         ticket: Ticket,
         /// Bytes of its assignment.
         host_bytes: u64,
+        /// The one device that may take it; `None` for any.
+        only: Option<DeviceId>,
     },
     /// A partition's plan is larger than its device's memories, which may grow.
     WantMemories {

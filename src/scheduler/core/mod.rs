@@ -41,7 +41,7 @@ struct Entry {
     wrong: u32,
     /// Attempts that a lost device ended.
     lost: u32,
-    /// Devices that computed it wrongly or can't hold it.
+    /// Devices that computed it wrongly, can't hold it or are not to have it.
     excluded: Vec<DeviceId>,
 }
 
@@ -69,7 +69,9 @@ impl Core {
     pub fn step(&mut self, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            Event::Submit { ticket, host_bytes } => self.submit(ticket, host_bytes, &mut actions),
+            Event::Submit { ticket, host_bytes, only } => {
+                self.submit(ticket, host_bytes, only, &mut actions);
+            }
             Event::WantMemories { ticket } => {
                 if let Some(state) = self.device_of(ticket) {
                     state.release(ticket);
@@ -189,10 +191,18 @@ impl Core {
         self.devices.get_mut(device.0)
     }
 
-    fn submit(&mut self, ticket: Ticket, host_bytes: u64, actions: &mut Vec<Action>) {
+    fn submit(
+        &mut self,
+        ticket: Ticket,
+        host_bytes: u64,
+        only: Option<DeviceId>,
+        actions: &mut Vec<Action>,
+    ) {
         if self.entries.contains_key(&ticket) {
             return;
         }
+        let devices = (0..self.devices.len()).map(DeviceId);
+        let is_excluded = |device: &DeviceId| only.is_some_and(|only| only != *device);
         let entry = Entry {
             host_bytes,
             on: None,
@@ -200,7 +210,7 @@ impl Core {
             stopping: false,
             wrong: 0,
             lost: 0,
-            excluded: Vec::new(),
+            excluded: devices.filter(is_excluded).collect(),
         };
         self.entries.insert(ticket, entry);
         actions.push(Action::Queued { ticket });

@@ -30,7 +30,8 @@ fn play(seed: u64) {
     let count = rng.gen_range(1..9);
     for index in 0..count {
         let ticket = Order { priority: rng.gen_range(0..3), job: 0, index }.ticket();
-        pending.push(Event::Submit { ticket, host_bytes: rng.gen_range(0..20) });
+        let only = rng.gen_bool(0.2).then(|| DeviceId(rng.gen_range(0..2)));
+        pending.push(Event::Submit { ticket, host_bytes: rng.gen_range(0..20), only });
         if rng.gen_bool(0.2) {
             pending.push(Event::Cancel { ticket });
         }
@@ -109,12 +110,31 @@ fn ticket(index: u32) -> Ticket {
 }
 
 fn submitted(core: &mut Core, index: u32, host_bytes: u64) -> Vec<Action> {
-    core.step(Event::Submit { ticket: ticket(index), host_bytes })
+    core.step(Event::Submit { ticket: ticket(index), host_bytes, only: None })
 }
 
 fn is_dispatched(actions: &[Action], index: u32) -> bool {
     let is = |action: &Action| matches!(action, Action::Dispatch { ticket: of, .. } if *of == ticket(index));
     actions.iter().any(is)
+}
+
+/// Others overtake it while its device is busy; without its device it ends.
+#[test]
+fn what_one_device_alone_may_take_waits_for_it() {
+    let mut core = Core::new([1, 1], 0);
+    let only = |index, device| Event::Submit {
+        ticket: ticket(index),
+        host_bytes: 0,
+        only: Some(DeviceId(device)),
+    };
+    let goes_to = |actions: &[Action], index, device| {
+        actions.contains(&Action::Dispatch { ticket: ticket(index), device: DeviceId(device) })
+    };
+    assert!(goes_to(&core.step(only(0, 1)), 0, 1));
+    assert!(!is_dispatched(&core.step(only(1, 1)), 1));
+    assert!(goes_to(&submitted(&mut core, 2, 0), 2, 0));
+    assert!(goes_to(&core.step(Event::Finished { ticket: ticket(0) }), 1, 1));
+    assert_eq!(end(&core.step(only(3, 2))), Some(End::Failed(Fault::Lost)));
 }
 
 fn end(actions: &[Action]) -> Option<End> {

@@ -108,17 +108,26 @@ impl Runtime {
         outer: Option<Halted>,
         token: &mut LockToken,
     ) {
-        self.enqueue(Desk { session, outer, ..Desk::default() }, ticket, host_bytes, token);
+        let desk = Desk { session, outer, ..Desk::default() };
+        self.enqueue(desk, Event::Submit { ticket, host_bytes, only: None }, ticket, token);
     }
 
-    /// Queues what brings a key to a device, in a partition's stead.
-    pub fn submit_load(&self, session: u64, ticket: Ticket, token: &mut LockToken) {
-        self.enqueue(Desk { session, loads: true, ..Desk::default() }, ticket, 0, token);
+    /// Queues what brings a key to `device`, in a partition's stead.
+    pub fn submit_load(
+        &self,
+        session: u64,
+        ticket: Ticket,
+        device: DeviceId,
+        token: &mut LockToken,
+    ) {
+        let desk = Desk { session, loads: true, ..Desk::default() };
+        let only = Some(device);
+        self.enqueue(desk, Event::Submit { ticket, host_bytes: 0, only }, ticket, token);
     }
 
-    fn enqueue(&self, desk: Desk, ticket: Ticket, host_bytes: u64, token: &mut LockToken) {
+    fn enqueue(&self, desk: Desk, submit: Event, ticket: Ticket, token: &mut LockToken) {
         self.mem.lock(token).desks.insert(ticket, desk);
-        self.post(Event::Submit { ticket, host_bytes });
+        self.post(submit);
         self.look(token, |_| Some(()));
     }
 

@@ -234,7 +234,7 @@ impl Ours {
         if self.scene.sabotage == Sabotage::SubmitTwice {
             // Of the watch's own count nothing is changed.
             self.parts.insert(ticket, Part::new(job));
-            self.post(Event::Submit { ticket, host_bytes: 0 })?;
+            self.post(Event::Submit { ticket, host_bytes: 0, only: None })?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ impl Ours {
         let (ticket, host_bytes) = (spec.ticket, spec.host_bytes);
         self.parts.insert(ticket, Part::new(job));
         self.watch.submitted(ticket);
-        self.post(Event::Submit { ticket, host_bytes })
+        self.post(Event::Submit { ticket, host_bytes, only: None })
     }
 
     pub(super) fn reopen(&mut self, card: usize) -> Result<(), Broken> {
