@@ -11,9 +11,10 @@ using namespace digits;
 
 // Grid: any number of blocks. Dynamic shared memory: see `Cut`.
 extern "C" __global__ void __launch_bounds__(CUT_THREADS)
-    digits_cut(SHAPE_PARAMS, const char *scalars, uint32_t *digits, uint32_t *bin_counts) {
+    digits_cut(SHAPE_PARAMS, uint32_t tables, const char *scalars, uint32_t *digits,
+               uint32_t *bin_counts) {
     extern __shared__ uint32_t bins[];
-    const Cut cut{SHAPE, scalars, digits, bin_counts};
+    const Cut cut{SHAPE, tables, scalars, digits, bin_counts};
     cut.clear(bins, threadIdx.x);
     __syncthreads();
     cut.cut(bins, blockIdx.x, gridDim.x, threadIdx.x);

@@ -11,6 +11,11 @@
 // words; an entry is a scalar's index with the digit's sign in the top bit. The order within a
 // bucket is whatever the atomic operations make it.
 //
+// Where the bases have tables of their multiples, table t takes the windows from t * num_windows
+// on: digit w of scalar i counts as window w % num_windows of "scalar" (w / num_windows) * n + i, n
+// being the number of scalars. After `Cut` there is nothing but num_windows windows of so many more
+// scalars.
+//
 // Work is cut by position, never by bucket, and one address gets one atomic operation from a block
 // at most: a million equal scalars cost what a million different ones cost.
 //
@@ -95,6 +100,7 @@ class Cutter {
 // Shared: num_windows << bin_bits words, if there are bins.
 struct Cut {
     Shape shape;
+    uint32_t tables;
     const char *scalars;
     uint32_t *digits;
     uint32_t *bin_counts;
@@ -109,16 +115,19 @@ struct Cut {
 
     TL_HD void cut(uint32_t *shared, uint32_t block, uint32_t blocks, uint32_t thread) const {
         const uint64_t step = uint64_t(blocks) * CUT_THREADS;
-        for (uint64_t i = uint64_t(block) * CUT_THREADS + thread; i < shape.len; i += step) {
+        const uint32_t num_scalars = shape.len / tables;
+        for (uint64_t i = uint64_t(block) * CUT_THREADS + thread; i < num_scalars; i += step) {
             Cutter cutter(Fr::load_read_only(scalars + 32 * i), shape.window_bits);
-            for (uint32_t w = 0; w < shape.num_windows; w++) {
-                const uint32_t digit = cutter.next();
-                digits[w * shape.stride + i] = digit;
-                if (shape.bin_bits != 0 && digit != 0) {
-                    const uint32_t bin = ((digit & ~SIGN) - 1) >> shape.low_bits;
-                    atomic_add(&shared[(w << shape.bin_bits) + bin], 1);
+            // Past the top the digits are zeros.
+            for (uint32_t t = 0; t < tables; t++)
+                for (uint32_t w = 0; w < shape.num_windows; w++) {
+                    const uint32_t digit = cutter.next();
+                    digits[w * shape.stride + uint64_t(t) * num_scalars + i] = digit;
+                    if (shape.bin_bits != 0 && digit != 0) {
+                        const uint32_t bin = ((digit & ~SIGN) - 1) >> shape.low_bits;
+                        atomic_add(&shared[(w << shape.bin_bits) + bin], 1);
+                    }
                 }
-            }
         }
     }
 

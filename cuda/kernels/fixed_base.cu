@@ -2,29 +2,18 @@
 #include "fixed_base.cuh"
 
 #define FIXED_BASE(name, F)                                                                   \
-    extern "C" __global__ void __launch_bounds__(fixed_base::THREADS)                         \
+    extern "C" __global__ void __launch_bounds__(normalize::THREADS)                          \
         name(uint64_t len, uint32_t window_bits, const char *table, const char *scalars,      \
              char *target) {                                                                  \
-        __shared__ alignas(16) char nodes[2 * fixed_base::THREADS * sizeof(F)];               \
-        const fixed_base::Tree<F> tree{nodes};                                                \
-        const uint64_t i = uint64_t(blockIdx.x) * fixed_base::THREADS + threadIdx.x;          \
+        __shared__ alignas(16) char nodes[2 * normalize::THREADS * sizeof(F)];                \
+        const normalize::Tree<F> tree{nodes};                                                 \
+        const uint64_t i = uint64_t(blockIdx.x) * normalize::THREADS + threadIdx.x;           \
         Xyzz<F> sum = Xyzz<F>::identity();                                                    \
         if (i < len) {                                                                        \
             const Fr scalar = Fr::load_read_only(scalars + 32 * i);                           \
             sum = fixed_base::multiple<F>(table, window_bits, scalar);                        \
         }                                                                                     \
-        tree.leaf(sum, threadIdx.x);                                                          \
-        for (uint32_t width = fixed_base::THREADS / 2; width != 0; width /= 2) {              \
-            __syncthreads();                                                                  \
-            tree.up(width, threadIdx.x);                                                      \
-        }                                                                                     \
-        __syncthreads();                                                                      \
-        tree.turn(threadIdx.x);                                                               \
-        for (uint32_t width = 1; width < fixed_base::THREADS; width *= 2) {                   \
-            __syncthreads();                                                                  \
-            tree.down(width, threadIdx.x);                                                    \
-        }                                                                                     \
-        __syncthreads();                                                                      \
+        NORMALIZE(tree, sum);                                                                 \
         if (i < len) tree.affine(sum, threadIdx.x).store(target + i * sizeof(Affine<F>));     \
     }
 

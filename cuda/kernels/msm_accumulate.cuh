@@ -108,25 +108,30 @@ struct Runs {
     }
 };
 
-// Bases by the number of their scalar.
+// Bases by the number of their scalar, table by table.
 struct Bases {
     const char *points;
     // Base numbers by scalar, or null where they are the same.
     const uint32_t *indices;
-    // Base i of the map is points[i - first]; outside there is none.
+    // Base i of the map is points[i - first] of each table; outside there is none.
     uint32_t first, num_bases;
-    uint32_t num_scalars;
+    uint32_t num_scalars, tables;
 
     // NO_BASE if there is none.
     TL_HD uint32_t index(uint32_t entry) const {
-        uint32_t index = entry & ~SIGN;
+        uint32_t index = entry & ~SIGN, table = 0;
+        if (tables != 1) {
+            table = index / num_scalars;
+            if (table >= tables) return NO_BASE;
+            index -= table * num_scalars;
+        }
         if (indices != nullptr) {
             // An entry never names a scalar past the last one, unless the plan is none.
             index = index < num_scalars ? indices[index] : NO_BASE;
             if (index == NO_BASE) return NO_BASE;
         }
         index -= first;
-        return index < num_bases ? index : NO_BASE;
+        return index < num_bases ? table * num_bases + index : NO_BASE;
     }
 
     template <class F>

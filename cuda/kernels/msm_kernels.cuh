@@ -16,11 +16,12 @@
 #define MSM_ACCUMULATE(name, F, blocks)                                                      \
     extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
         name(MSM_PLAN_PARAMS, uint32_t *runs, const char *bases, const uint32_t *indices,    \
-             uint32_t base_first, uint32_t num_bases, char *accumulator, char *heads,        \
-             uint32_t *keys, uint32_t max_runs) {                                            \
-        msm::accumulate<F>(                                                                  \
-            MSM_PLAN, msm::Runs{runs}, msm::Bases{bases, indices, base_first, num_bases, len}, \
-            msm::Sums{accumulator, heads, keys}, max_runs, MSM_THREAD);                      \
+             uint32_t base_first, uint32_t num_bases, uint32_t tables, char *accumulator,    \
+             char *heads, uint32_t *keys, uint32_t max_runs) {                               \
+        const msm::Bases by_scalar{bases,     indices,      base_first,                      \
+                                   num_bases, len / tables, tables};                         \
+        msm::accumulate<F>(MSM_PLAN, msm::Runs{runs}, by_scalar,                             \
+                           msm::Sums{accumulator, heads, keys}, max_runs, MSM_THREAD);       \
     }
 
 // Grid: one thread a run of `run_len` heads.

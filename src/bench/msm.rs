@@ -177,7 +177,7 @@ impl Sizes {
         window_bits: u32,
         chunk: u64,
     ) -> Result<Self, DeviceError> {
-        let shape = DigitsShape { max_len: chunk, window_bits };
+        let shape = DigitsShape::new(chunk, window_bits);
         let digits = device.digits_layout(shape)?;
         let msm = device.msm_layout(group, shape)?;
         let workspace_bytes = digits

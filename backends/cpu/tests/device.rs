@@ -86,7 +86,7 @@ fn an_msm_through_views() {
     let scalars: Vec<Fr> = (1..=n).map(Fr::from_u64).collect();
     let bases = vec![generator; n as usize];
     // A plan for more scalars than it gets.
-    let shape = DigitsShape { max_len: 150, window_bits: 5 };
+    let shape = DigitsShape::new(150, 5);
     let digits = setup.device.digits_layout(shape).expect("layout");
     let layout = setup.device.msm_layout(Group::G1, shape).expect("layout");
 
@@ -130,14 +130,14 @@ fn an_msm_takes_its_own_plan_only() {
     let scalars = fr_view(setup.upload("scalars", bytemuck::cast_slice(&scalars)));
     let bases = setup.upload("bases", bytemuck::cast_slice(&[blst_generator(); 40]));
     let bases = PointView::new(bases, Group::G1).expect("points");
-    let made_for = DigitsShape { max_len: 50, window_bits: 5 };
+    let made_for = DigitsShape::new(50, 5);
     let digits = device.digits_layout(made_for).expect("layout");
     // Room for the plans and accumulators of all shapes below.
     let plan = setup.view("digit_plan", 1 << 20);
     let accumulator = setup.view("accumulator", 1 << 20);
     let workspace = setup.view("workspace", 1 << 22);
     assert!(digits.workspace_bytes <= 1 << 22);
-    let shape = |max_len, window_bits| DigitsShape { max_len, window_bits };
+    let shape = |max_len, window_bits| DigitsShape::new(max_len, window_bits);
     let cases = [
         (false, made_for, 40, Some("no digits wrote it")),
         (true, made_for, 40, None),
@@ -338,7 +338,7 @@ fn requests_past_the_machine_are_told_apart() {
     assert!(matches!(never, Err(Error::ExceedsLimit { .. })), "{never:?}");
     let now = device.allocate("all", MemoryClass::Work, total_bytes);
     assert!(matches!(now, Err(Error::OutOfMemory { .. })), "{now:?}");
-    let plan = |max_len, window_bits| device.digits_layout(DigitsShape { max_len, window_bits });
+    let plan = |max_len, window_bits| device.digits_layout(DigitsShape::new(max_len, window_bits));
     assert!(matches!(plan(1 << 32, 8), Err(Error::ExceedsLimit { .. })));
     assert!(matches!(plan(10, 1), Err(Error::Unsupported(_))));
     assert!(matches!(plan(10, 40), Err(Error::Unsupported(_))));

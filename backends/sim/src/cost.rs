@@ -38,10 +38,15 @@ impl Default for KernelRates {
     }
 }
 
-/// Windows that 255-bit scalars have.
+/// Windows that 255-bit scalars have, less for tables of bases that share them.
 pub(crate) fn num_windows(shape: DigitsShape) -> u32 {
     // One bit more, for the carry out of the top signed digit.
-    (SCALAR_BITS + 1).div_ceil(shape.window_bits.max(1))
+    (SCALAR_BITS + 1).div_ceil(shape.window_bits.max(1)).div_ceil(shape.tables.max(1))
+}
+
+/// Digits of a scalar.
+pub(crate) fn num_digits(shape: DigitsShape) -> u64 {
+    u64::from(num_windows(shape)) * u64::from(shape.tables)
 }
 
 /// Buckets of all windows.
@@ -100,6 +105,12 @@ impl KernelRates {
                 let work = in_fp(op.group(), 8.0, 2.0, self.square);
                 (touched, 0.0, op.len() as f64 * additions * work)
             }
+            Op::BaseTables(op) => {
+                let doublings =
+                    f64::from(op.shift_bits()) * f64::from(op.tables().saturating_sub(1));
+                let work = in_fp(op.group(), 6.0, 3.0, self.square);
+                (touched, 0.0, op.len() as f64 * doublings * work)
+            }
             Op::Ntt(op) => {
                 let n = elements(op.data().len_bytes());
                 let lg = f64::from(op.lg_domain());
@@ -109,14 +120,12 @@ impl KernelRates {
                 (2.0 * 32.0 * n * passes, n / 2.0 * lg + coset, 0.0)
             }
             Op::Digits(op) => {
-                let entries =
-                    elements(op.scalars().len_bytes()) * f64::from(num_windows(op.shape()));
+                let entries = elements(op.scalars().len_bytes()) * num_digits(op.shape()) as f64;
                 // Key and index, read and written in about three radix passes.
                 (entries * 8.0 * 2.0 * 3.0, 0.0, 0.0)
             }
             Op::MsmAccumulate(op) => {
-                let digits =
-                    op.len() as f64 * f64::from(num_windows(op.shape())) * self.digits_share;
+                let digits = op.len() as f64 * num_digits(op.shape()) as f64 * self.digits_share;
                 let base_bytes = op.group().affine_bytes() as f64;
                 // A mixed addition to XYZZ: 8 products and 2 squares.
                 (
@@ -241,7 +250,7 @@ mod tests {
         for (group, lg, low_ms, high_ms) in
             [(Group::G1, 26, 281.0, 308.0), (Group::G2, 24, 180.0, 224.0)]
         {
-            let shape = DigitsShape { max_len: 1 << lg, window_bits: 20 };
+            let shape = DigitsShape::new(1 << lg, 20);
             assert_eq!(num_windows(shape), 13);
             let layout = MsmLayout {
                 shape,

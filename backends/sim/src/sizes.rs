@@ -4,7 +4,7 @@
 use twinlock_api::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout};
 use twinlock_api::{DeviceInfo, Error, Group, Result};
 
-use crate::cost::{buckets, num_windows};
+use crate::cost::{buckets, num_digits, num_windows};
 
 /// Widest window.
 const MAX_WINDOW_BITS: u32 = 24;
@@ -49,11 +49,14 @@ pub(crate) fn digits(info: &DeviceInfo, shape: DigitsShape) -> Result<DigitsLayo
             shape.window_bits
         )));
     }
+    if shape.tables == 0 {
+        return Err(Error::Unsupported("no table of bases".into()));
+    }
     // A signed index for each digit, and where each bucket starts.
-    let indices = product(info, "a plan", &[shape.max_len, 4, num_windows(shape).into()])?;
+    let indices = product(info, "a plan", &[shape.max_len, 4, num_digits(shape)])?;
     let starts = product(info, "a plan", &[buckets(shape), 4])?;
     // One window's keys and indices, twice.
-    let workspace = product(info, "a plan's workspace", &[shape.max_len, 16])?;
+    let workspace = product(info, "a plan's workspace", &[shape.max_len, 16, shape.tables.into()])?;
     Ok(DigitsLayout {
         shape,
         plan_bytes: (indices + starts).next_multiple_of(256),

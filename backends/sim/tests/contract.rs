@@ -122,18 +122,18 @@ fn sizes_without_arithmetic_have_limits() {
     assert!(device.ntt_layout(u32::MAX).is_err());
     for group in [Group::G1, Group::G2] {
         for max_len in [0, 1, 1 << 20, 1 << 26] {
-            let shape = DigitsShape { max_len, window_bits: device.window_bits(group, max_len) };
+            let shape = DigitsShape::new(max_len, device.window_bits(group, max_len));
             let digits = device.digits_layout(shape).unwrap();
             assert!(digits.plan_bytes >= max_len * 4);
             let msm = device.msm_layout(group, shape).unwrap();
             assert!(msm.num_windows * shape.window_bits >= 256);
         }
         for window_bits in [0, 25, 33, u32::MAX] {
-            let shape = DigitsShape { max_len: 8, window_bits };
+            let shape = DigitsShape::new(8, window_bits);
             assert!(matches!(device.digits_layout(shape), Err(Error::Unsupported(_))));
             assert!(matches!(device.msm_layout(group, shape), Err(Error::Unsupported(_))));
         }
-        let shape = DigitsShape { max_len: u64::MAX, window_bits: 8 };
+        let shape = DigitsShape::new(u64::MAX, 8);
         assert!(matches!(device.msm_layout(group, shape), Err(Error::ExceedsLimit { .. })));
     }
     let staging = device.allocate_staging("s", StagingKind::Upload, u64::MAX);

@@ -83,7 +83,7 @@ impl Bench {
         let tile: KnownBases<C> = known_bases::<C>(TILE.min(len), &mut rng);
         let window_bits =
             window_bits.unwrap_or_else(|| self.device.window_bits(C::GROUP, len as u64));
-        let shape = DigitsShape { max_len: len as u64, window_bits };
+        let shape = DigitsShape::new(len as u64, window_bits);
         let digits = self.device.digits_layout(shape)?;
         let layout = self.device.msm_layout(C::GROUP, shape)?;
         let windows_bytes = u64::from(layout.num_windows) * C::GROUP.jacobian_bytes();

@@ -1,4 +1,5 @@
-//! A block of multiples of a fixed base. Bytes in the layout of device memory.
+//! A block of multiples of a fixed base, or of a table of bases. Bytes in the layout of device
+//! memory.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -17,6 +18,21 @@ unsafe extern "C" {
         table: *const c_void,
         scalars: *const c_void,
         target: *mut c_void,
+    );
+}
+
+unsafe extern "C" {
+    fn twinlock_cuda_base_table_g1(
+        len: u32,
+        doublings: u32,
+        table: *const c_void,
+        next: *mut c_void,
+    );
+    fn twinlock_cuda_base_table_g2(
+        len: u32,
+        doublings: u32,
+        table: *const c_void,
+        next: *mut c_void,
     );
 }
 
@@ -54,4 +70,28 @@ pub fn multiples<const N: usize>(
         );
     }
     target
+}
+
+/// The table that follows on `table`: each point times 2^`doublings`. `N` words a point: 24 in G1,
+/// 48 in G2.
+///
+/// # Panics
+/// On more points than a block has, or another `N`.
+pub fn next_table<const N: usize>(
+    table: &[crate::field::Limbs<N>],
+    doublings: u32,
+) -> Vec<crate::field::Limbs<N>> {
+    assert!(table.len() <= BLOCK);
+    let run = match N {
+        24 => twinlock_cuda_base_table_g1,
+        48 => twinlock_cuda_base_table_g2,
+        _ => panic!("points of {N} words"),
+    };
+    let mut next = vec![crate::field::Limbs([0; N]); table.len()];
+    // SAFETY: the function reads and writes so many points of the kind that N stands for; all are
+    // aligned.
+    unsafe {
+        run(table.len() as u32, doublings, table.as_ptr().cast(), next.as_mut_ptr().cast());
+    }
+    next
 }

@@ -25,8 +25,8 @@ void scan(const Scan &values, Write write) {
     phase(SCAN_THREADS, [&](uint32_t t) { write(sums.data(), groups.data(), t); });
 }
 
-void make_plan(const Shape &shape, uint32_t at_once, const char *scalars, uint32_t *offsets,
-               uint32_t *entries) {
+void make_plan(const Shape &shape, uint32_t tables, uint32_t at_once, const char *scalars,
+               uint32_t *offsets, uint32_t *entries) {
     const uint32_t windows = shape.num_windows;
     std::vector<uint32_t> bin_counts(windows << shape.bin_bits);
     std::vector<uint32_t> bin_starts(windows * (shape.num_bins() + 1));
@@ -36,7 +36,7 @@ void make_plan(const Shape &shape, uint32_t at_once, const char *scalars, uint32
     uint32_t *digits = shape.bin_bits == 0 ? own_digits.data() : entries;
     const void *from = shape.bin_bits == 0 ? static_cast<const void *>(digits) : records.data();
 
-    const Cut cut{shape, scalars, digits, bin_counts.data()};
+    const Cut cut{shape, tables, scalars, digits, bin_counts.data()};
     const uint32_t cut_blocks = 3;
     for (uint32_t block = 0; block < cut_blocks; block++) {
         std::vector<uint32_t> shared(bin_counts.size(), 0xdeadbeefu);
@@ -188,21 +188,21 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
 extern "C" {
 
 void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t bin_bits,
-                          uint32_t len, uint64_t stride, uint32_t at_once,
+                          uint32_t len, uint64_t stride, uint32_t tables, uint32_t at_once,
                           const void *scalars, uint32_t *offsets, uint32_t *entries) {
     const Shape shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits, len, stride};
-    make_plan(shape, at_once, static_cast<const char *>(scalars), offsets, entries);
+    make_plan(shape, tables, at_once, static_cast<const char *>(scalars), offsets, entries);
 }
 
 #define TWINLOCK_MSM(group, F, Sum)                                                         \
     void twinlock_cuda_msm_accumulate_##group(                                              \
         const uint32_t *offsets, const uint32_t *entries, uint32_t num_windows,             \
         uint32_t num_buckets, uint32_t len, uint64_t stride, const void *bases,             \
-        const uint32_t *indices, uint32_t base_first, uint32_t num_bases,                   \
+        const uint32_t *indices, uint32_t base_first, uint32_t num_bases, uint32_t tables,  \
         uint32_t resident, void *accumulator) {                                             \
         fill_buckets<F>(msm::Plan{offsets, entries, num_windows, num_buckets, len, stride}, \
                         msm::Bases{static_cast<const char *>(bases), indices, base_first,   \
-                                   num_bases, len},                                         \
+                                   num_bases, len / tables, tables},                        \
                         resident, static_cast<char *>(accumulator));                        \
     }                                                                                       \
     void twinlock_cuda_msm_reduce_##group(uint32_t num_windows, uint32_t rows,              \

@@ -12,6 +12,7 @@ unsafe extern "C" {
         bin_bits: u32,
         len: u32,
         stride: u64,
+        tables: u32,
         at_once: u32,
         scalars: *const c_void,
         offsets: *mut u32,
@@ -29,11 +30,13 @@ pub struct Plan {
     pub window_bits: u32,
     /// Scalars.
     pub len: usize,
+    /// Tables of bases.
+    pub tables: u32,
     /// Words of a window in `entries`.
     pub stride: usize,
     /// For each window, where each bucket starts among its entries, and their number.
     pub offsets: Vec<u32>,
-    /// Indices of scalars with the digit's sign in the top bit.
+    /// Indices of scalars, table by table, with the digit's sign in the top bit.
     pub entries: Vec<u32>,
 }
 
@@ -41,9 +44,21 @@ impl Plan {
     /// Makes a plan of scalars in Montgomery form. Buckets are partitioned by the upper `bin_bits`
     /// of their number, `at_once` windows at a time.
     pub fn new(scalars: &[Limbs<8>], window_bits: u32, bin_bits: u32, at_once: u32) -> Self {
-        let num_windows = SCALAR_BITS.div_ceil(window_bits);
+        Self::for_tables(scalars, 1, window_bits, bin_bits, at_once)
+    }
+
+    /// The same for bases with so many tables, each of the one before times 2^`shift_bits`.
+    pub fn for_tables(
+        scalars: &[Limbs<8>],
+        tables: u32,
+        window_bits: u32,
+        bin_bits: u32,
+        at_once: u32,
+    ) -> Self {
+        let num_windows = SCALAR_BITS.div_ceil(window_bits).div_ceil(tables);
         let len = scalars.len();
-        let stride = len.next_multiple_of(64);
+        let positions = tables as usize * len;
+        let stride = positions.next_multiple_of(64);
         let mut offsets = vec![u32::MAX; num_windows as usize * ((1 << (window_bits - 1)) + 1)];
         let mut entries = vec![u32::MAX; num_windows as usize * stride];
         // SAFETY: reads `len` scalars; writes the table and `stride` words a window, as allocated.
@@ -52,20 +67,26 @@ impl Plan {
                 window_bits,
                 num_windows,
                 bin_bits.min(window_bits - 1),
-                len as u32,
+                positions as u32,
                 stride as u64,
+                tables,
                 at_once.clamp(1, num_windows),
                 scalars.as_ptr().cast(),
                 offsets.as_mut_ptr(),
                 entries.as_mut_ptr(),
             );
         }
-        Self { window_bits, len, stride, offsets, entries }
+        Self { window_bits, len, tables, stride, offsets, entries }
     }
 
     /// Windows.
     pub fn num_windows(&self) -> usize {
-        SCALAR_BITS.div_ceil(self.window_bits) as usize
+        SCALAR_BITS.div_ceil(self.window_bits).div_ceil(self.tables) as usize
+    }
+
+    /// Doublings from a table to the next.
+    pub fn shift_bits(&self) -> u32 {
+        self.window_bits * self.num_windows() as u32
     }
 
     /// Buckets of a window.
@@ -117,6 +138,7 @@ macro_rules! msm {
                 indices: *const u32,
                 base_first: u32,
                 num_bases: u32,
+                tables: u32,
                 resident: u32,
                 accumulator: *mut c_void,
             );
@@ -158,12 +180,13 @@ macro_rules! msm {
                         plan.entries.as_ptr(),
                         plan.num_windows() as u32,
                         plan.num_buckets() as u32,
-                        plan.len as u32,
+                        plan.tables * plan.len as u32,
                         plan.stride as u64,
                         bases.as_ptr().cast(),
                         indices,
                         first,
-                        bases.len() as u32,
+                        bases.len() as u32 / plan.tables,
+                        plan.tables,
                         resident,
                         accumulator.as_mut_ptr().cast(),
                     );
@@ -171,8 +194,8 @@ macro_rules! msm {
             }
 
             fn reduce(window_bits: u32, accumulator: &[Self], fan: u32) -> Vec<u32> {
-                let num_windows = SCALAR_BITS.div_ceil(window_bits);
                 let lg = window_bits - 1;
+                let num_windows = (accumulator.len() >> lg) as u32;
                 assert_eq!(accumulator.len(), (num_windows as usize) << lg);
                 let (rows, columns) = (1u32 << (lg - lg / 2), 1u32 << (lg / 2));
                 let mut windows = vec![u32::MAX; $jacobian * num_windows as usize];

@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use twinlock_conformance::oracle::{self, CurveOracle, fr_to_bytes};
 use twinlock_cuda_host::field::{Fr, Limbs};
-use twinlock_cuda_host::fixed_base::{BLOCK, multiples};
+use twinlock_cuda_host::fixed_base::{BLOCK, multiples, next_table};
 
 fn limbs<const N: usize>(bytes: &[u8]) -> Limbs<N> {
     let words: Vec<u32> =
@@ -60,4 +60,32 @@ fn g1_multiples() {
 #[test]
 fn g2_multiples() {
     equal_blst::<oracle::G2, 48>();
+}
+
+fn tables_equal_blst<C: CurveOracle, const N: usize>() {
+    let seed: u64 = rand::random();
+    eprintln!("seed: {seed}");
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    for (doublings, len) in [(0, 3), (1, 1), (17, 64), (130, BLOCK), (255, 2), (1, 0)] {
+        let mut bases = vec![C::Point::identity(), -C::Point::generator()];
+        bases.truncate(len);
+        bases.resize_with(len, || C::Affine::generator() * Scalar::random(&mut rng));
+        let encoded = |points: &[C::Point]| -> Vec<Limbs<N>> {
+            points.iter().map(|point| limbs(&C::encode(&point.to_affine()))).collect()
+        };
+        let found = next_table(&encoded(&bases), doublings);
+        let shifted = |base: &C::Point| (0..doublings).fold(*base, |point, _| point.double());
+        let expected: Vec<_> = bases.iter().map(shifted).collect();
+        assert!(found == encoded(&expected), "{len} bases, {doublings} doublings");
+    }
+}
+
+#[test]
+fn g1_tables() {
+    tables_equal_blst::<oracle::G1, 24>();
+}
+
+#[test]
+fn g2_tables() {
+    tables_equal_blst::<oracle::G2, 48>();
 }

@@ -55,17 +55,20 @@ fn edges(window_bits: u32) -> Vec<Scalar> {
 fn check_plan(plan: &Plan, scalars: &[Scalar]) {
     let mut sums = vec![Scalar::ZERO; scalars.len()];
     for window in 0..plan.num_windows() {
-        let weight = power_of_two(plan.window_bits * window as u32);
+        let weight = |table: usize| {
+            power_of_two(plan.window_bits * window as u32 + plan.shift_bits() * table as u32)
+        };
         let table = &plan.offsets[window * (plan.num_buckets() + 1)..][..plan.num_buckets() + 1];
         let entries = &plan.entries[window * plan.stride..][..plan.stride];
         assert_eq!(table[0], 0);
-        let mut seen = vec![false; scalars.len()];
+        let mut seen = vec![false; plan.tables as usize * scalars.len()];
         for (bucket, bounds) in table.windows(2).enumerate() {
-            let digit = weight * Scalar::from(bucket as u64 + 1);
             for entry in &entries[bounds[0] as usize..bounds[1] as usize] {
                 let index = (entry & !SIGN) as usize;
-                assert!(!std::mem::replace(&mut seen[index], true), "one digit a scalar");
-                sums[index] += if entry & SIGN == 0 { digit } else { -digit };
+                assert!(!std::mem::replace(&mut seen[index], true), "one digit a scalar and table");
+                let (table, scalar) = (index / scalars.len(), index % scalars.len());
+                let digit = weight(table) * Scalar::from(bucket as u64 + 1);
+                sums[scalar] += if entry & SIGN == 0 { digit } else { -digit };
             }
         }
     }
@@ -89,6 +92,19 @@ fn plans_hold_the_digits() {
         let mut scalars = edges(window_bits);
         scalars.resize_with(520, || Scalar::random(&mut rng));
         let plan = Plan::new(&encode_scalars(&scalars), window_bits, bin_bits, 5);
+        check_plan(&plan, &scalars);
+    }
+}
+
+#[test]
+fn plans_for_tables_hold_the_digits() {
+    let mut rng = rng();
+    for (window_bits, bin_bits, tables) in
+        [(2, 0, 128), (3, 1, 2), (5, 0, 51), (8, 3, 3), (13, 2, 20), (16, 5, 16), (20, 9, 5)]
+    {
+        let mut scalars = edges(window_bits);
+        scalars.resize_with(rng.gen_range(1..400), || Scalar::random(&mut rng));
+        let plan = Plan::for_tables(&encode_scalars(&scalars), tables, window_bits, bin_bits, 2);
         check_plan(&plan, &scalars);
     }
 }
@@ -124,8 +140,26 @@ fn msm<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
     window_bits: u32,
     resident: u32,
 ) -> C::Point {
-    let bases: Vec<_> = bases.iter().map(|base| limbs(&C::encode(base))).collect();
-    let plan = Plan::new(&encode_scalars(scalars), window_bits, 2, 7);
+    msm_by_tables::<C, S, N>(scalars, bases, window_bits, resident, 1)
+}
+
+/// The same with so many tables of bases.
+fn msm_by_tables<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
+    scalars: &[Scalar],
+    bases: &[C::Affine],
+    window_bits: u32,
+    resident: u32,
+    tables: u32,
+) -> C::Point {
+    let plan = Plan::for_tables(&encode_scalars(scalars), tables, window_bits, 2, 7);
+    let mut table: Vec<C::Point> = bases.iter().map(|base| base.to_curve()).collect();
+    let mut bases = Vec::new();
+    for _ in 0..tables {
+        bases.extend(table.iter().map(|base| limbs(&C::encode(&base.to_affine()))));
+        for base in &mut table {
+            *base = (0..plan.shift_bits()).fold(*base, |point, _| point.double());
+        }
+    }
     let mut accumulator = vec![S::EMPTY; plan.num_windows() * plan.num_buckets()];
     S::accumulate(&plan, &bases, BaseOf::Offset(0), resident, &mut accumulator);
     sum::<C, S>(&accumulator, window_bits, 4)
@@ -162,6 +196,32 @@ fn lengths_g1() {
 #[test]
 fn lengths_g2() {
     lengths::<oracle::G2, Limbs<96>, 48>();
+}
+
+fn by_tables<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>() {
+    let mut rng = rng();
+    for (len, window_bits, tables) in [(1, 4, 2), (33, 5, 51), (70, 8, 3), (257, 9, 29)] {
+        let known = known_bases::<C>(len, &mut rng);
+        let mut bases = known.points.clone();
+        let mut scalars = edges(window_bits);
+        scalars.reverse();
+        scalars.resize_with(len, || Scalar::random(&mut rng));
+        let mut expected = msm_by_logs::<C>(&scalars, &known.logs);
+        expected -= bases[len / 2] * scalars[len / 2];
+        bases[len / 2] = C::Affine::identity();
+        let found = msm_by_tables::<C, S, N>(&scalars, &bases, window_bits, 40, tables);
+        assert_eq!(found, expected, "{len} scalars, {window_bits} bits, {tables} tables");
+    }
+}
+
+#[test]
+fn by_tables_g1() {
+    by_tables::<oracle::G1, Limbs<48>, 24>();
+}
+
+#[test]
+fn by_tables_g2() {
+    by_tables::<oracle::G2, Limbs<96>, 48>();
 }
 
 fn values<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>() {

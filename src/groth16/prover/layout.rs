@@ -301,7 +301,7 @@ fn msm_group(
         Windows::OfChunk => device.window_bits(costliest, chunk as u64),
         Windows::OfQuery => device.window_bits(costliest, len as u64),
     };
-    let shape = DigitsShape { max_len: chunk as u64, window_bits };
+    let shape = DigitsShape::new(chunk as u64, window_bits);
     let queries = queries
         .iter()
         .map(|&query| {

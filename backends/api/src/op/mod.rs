@@ -2,12 +2,14 @@
 //!
 //! Constructors check shapes; fields are readable, not writable, so a backend may trust them.
 
+mod base_tables;
 mod element;
 mod fixed_base;
 mod msm;
 mod ntt;
 mod points;
 
+pub use base_tables::BaseTables;
 pub use element::{Convert, Copy, Fill, Gather, Vector, VectorKind};
 pub use fixed_base::FixedBase;
 pub use msm::{BaseOf, Digits, DigitsLayout, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
@@ -36,6 +38,8 @@ pub enum Op {
     DecodePoints(DecodePoints),
     /// Multiples of one point.
     FixedBase(FixedBase),
+    /// Tables of bases' multiples.
+    BaseTables(BaseTables),
     /// Number-theoretic transform, in place.
     Ntt(Ntt),
     /// Sorts signed window digits of scalars into a plan.
@@ -71,6 +75,7 @@ impl Op {
             Self::FromMontgomery(_) => "from_montgomery",
             Self::DecodePoints(_) => "decode_points",
             Self::FixedBase(_) => "fixed_base",
+            Self::BaseTables(_) => "base_tables",
             Self::Ntt(_) => "ntt",
             Self::Digits(_) => "digits",
             Self::MsmAccumulate(_) => "msm_accumulate",
@@ -103,6 +108,7 @@ impl Op {
             Self::ToMontgomery(op) | Self::FromMontgomery(op) => op.map(&mut map)?,
             Self::DecodePoints(op) => op.map(&mut map)?,
             Self::FixedBase(op) => op.map(&mut map)?,
+            Self::BaseTables(op) => op.map(&mut map)?,
             Self::Ntt(op) => op.map(&mut map)?,
             Self::Digits(op) => op.map(&mut map)?,
             Self::MsmAccumulate(op) => op.map(&mut map)?,

@@ -19,6 +19,24 @@ pub struct DigitsShape {
     pub max_len: u64,
     /// Bits of a window; [`crate::Device::window_bits`] knows a good value.
     pub window_bits: u32,
+    /// Tables of bases, 1 for the bases alone. Table t holds 2^(t * [`MsmLayout::shift_bits`]) times
+    /// each base and takes the digits of that weight and above, so that windows share buckets:
+    /// fewer to sum, and wider ones pay. [`super::BaseTables`] makes them. A device may know of one
+    /// only (`Unsupported`).
+    pub tables: u32,
+}
+
+impl DigitsShape {
+    /// For bases alone.
+    pub const fn new(max_len: u64, window_bits: u32) -> Self {
+        Self { max_len, window_bits, tables: 1 }
+    }
+
+    /// The same for so many tables of bases.
+    #[must_use]
+    pub const fn with_tables(self, tables: u32) -> Self {
+        Self { tables, ..self }
+    }
 }
 
 /// Sizes of a digit plan.
@@ -45,8 +63,15 @@ pub struct MsmLayout {
     pub accumulate_workspace_bytes: u64,
     /// Scratch of [`MsmReduce`] in bytes.
     pub reduce_workspace_bytes: u64,
-    /// Points that [`MsmReduce`] writes.
+    /// Points that [`MsmReduce`] writes: windows with buckets of their own.
     pub num_windows: u32,
+}
+
+impl MsmLayout {
+    /// Doublings that lead from a table of bases to the next.
+    pub const fn shift_bits(&self) -> u32 {
+        self.shape.window_bits.saturating_mul(self.num_windows)
+    }
 }
 
 /// Makes a digit plan of `scalars` (Fr in Montgomery form).
@@ -141,6 +166,18 @@ impl BaseOf {
     }
 }
 
+/// Points of each of so many tables.
+pub(super) fn table_len(op: &str, points: PointView, tables: u32) -> Result<u64> {
+    let len = points.len();
+    match len.checked_rem(tables.into()) {
+        Some(0) => Ok(len / u64::from(tables)),
+        _ => Err(Error::invalid(format!(
+            "{op}: {} has {len} points for {tables} tables",
+            points.view().name()
+        ))),
+    }
+}
+
 /// Adds `bases` into the buckets of `accumulator` as `plan` says.
 ///
 /// A plan that no [`Digits`] made for an equal shape and as many scalars is the caller's mistake,
@@ -159,11 +196,12 @@ pub struct MsmAccumulate {
 }
 
 impl MsmAccumulate {
-    /// `len` is the number of scalars that `plan` was made of.
+    /// `len` is the number of scalars that `plan` was made of. `bases` are all tables, one behind the
+    /// other; `base_of` says which base of each.
     ///
     /// # Errors
-    /// `InvalidArgument` when the numbers of scalars and bases do not agree (with an offset), the
-    /// map's length differs from `len`, a buffer is too small or misaligned, or views overlap.
+    /// `InvalidArgument` when the tables are of unequal length, the numbers of scalars and bases do
+    /// not agree (with an offset), the map's length differs from `len`, a buffer is too small or misaligned, or views overlap.
     pub fn new(
         layout: &MsmLayout,
         (plan, len): (View, u64),
@@ -186,10 +224,11 @@ impl MsmAccumulate {
                 layout.group.name()
             )));
         }
+        let num_bases = table_len(OP, bases, layout.shape.tables)?;
         let mut views = vec![plan, bases.view(), accumulator, workspace];
         match base_of {
             BaseOf::Offset { leading } => {
-                check_len(OP, bases.view().name(), bases.len(), len.saturating_sub(leading))?;
+                check_len(OP, bases.view().name(), num_bases, len.saturating_sub(leading))?;
             }
             BaseOf::Indexed { indices, .. } => {
                 check_len(OP, indices.name(), IndexView::new(indices)?.len(), len)?;
@@ -239,9 +278,14 @@ impl MsmAccumulate {
         self.plan
     }
 
-    /// Affine points.
+    /// Affine points, table by table.
     pub const fn bases(&self) -> View {
         self.bases
+    }
+
+    /// Bases of one table.
+    pub fn num_bases(&self) -> u64 {
+        self.bases.len_bytes() / self.group.affine_bytes() / u64::from(self.shape.tables.max(1))
     }
 
     /// Which base belongs to which scalar.

@@ -37,6 +37,7 @@ fn element_bytes(op: &Op, view: View) -> u64 {
         Op::Fill(_) | Op::Copy(_) => 4,
         Op::DecodePoints(op) if view == op.target() => op.group().affine_bytes(),
         Op::FixedBase(op) if view == op.target() => op.group().affine_bytes(),
+        Op::BaseTables(op) => op.group().affine_bytes(),
         _ => FR_BYTES,
     }
 }

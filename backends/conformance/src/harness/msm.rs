@@ -4,7 +4,8 @@ use blstrs::Scalar;
 use group::Group as _;
 use libtest_mimic::Failed;
 use twinlock_api::op::{
-    BaseOf, Digits, DigitsLayout, DigitsShape, Fill, MsmAccumulate, MsmLayout, MsmReduce,
+    BaseOf, BaseTables, Digits, DigitsLayout, DigitsShape, Fill, MsmAccumulate, MsmLayout,
+    MsmReduce,
 };
 use twinlock_api::{Device, FrView, Group, Op, PointView, Result, Stream, View};
 
@@ -62,8 +63,7 @@ pub fn accumulate_garbage(fixture: &mut Fixture, stream: Stream) -> Result<()> {
 /// # Errors
 /// What the device answers at once.
 pub fn accumulate_unplanned(fixture: &mut Fixture, stream: Stream, word: u32) -> Result<()> {
-    let shape =
-        DigitsShape { max_len: 64, window_bits: fixture.device().window_bits(Group::G1, 64) };
+    let shape = DigitsShape::new(64, fixture.device().window_bits(Group::G1, 64));
     let plan = Plan { len: 64, ..Plan::new(fixture, shape)? };
     let buffers = MsmBuffers::new::<G1>(fixture, shape)?;
     let bases = fixture.resident("bases", 64 * Group::G1.affine_bytes())?;
@@ -85,6 +85,11 @@ pub struct MsmBuffers {
 }
 
 impl MsmBuffers {
+    /// What the buffers are for.
+    pub const fn layout(&self) -> &MsmLayout {
+        &self.layout
+    }
+
     /// Room for an MSM over points of `C` with plans of `shape`.
     ///
     /// # Errors
@@ -122,15 +127,22 @@ impl MsmBuffers {
         bases: PointView,
         base_of: BaseOf,
     ) -> Result<()> {
-        let op = MsmAccumulate::new(
-            &self.layout,
-            plan.digits(),
-            bases,
-            base_of,
-            self.accumulator,
-            self.accumulate_workspace,
-        )?;
+        let op = self.operation(plan.digits(), bases, base_of)?;
         device.enqueue(stream, &Op::MsmAccumulate(op))
+    }
+
+    /// The operation that [`MsmBuffers::accumulate`] enqueues.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the numbers do not agree.
+    pub fn operation(
+        &self,
+        digits: (View, u64),
+        bases: PointView,
+        base_of: BaseOf,
+    ) -> Result<MsmAccumulate> {
+        let (accumulator, workspace) = (self.accumulator, self.accumulate_workspace);
+        MsmAccumulate::new(&self.layout, digits, bases, base_of, accumulator, workspace)
     }
 
     /// Enqueues the summing of the buckets.
@@ -177,7 +189,7 @@ impl Fixture {
     ) -> Result<C::Point, Failed> {
         let max_len = scalars.len() as u64;
         let window_bits = self.device().window_bits(C::GROUP, max_len);
-        self.msm_shaped::<C>(DigitsShape { max_len, window_bits }, scalars, bases)
+        self.msm_shaped::<C>(DigitsShape::new(max_len, window_bits), scalars, bases)
     }
 
     /// The same by plans of `shape`.
@@ -191,15 +203,36 @@ impl Fixture {
         bases: &[C::Affine],
     ) -> Result<C::Point, Failed> {
         let scalars = self.put_frs("scalars", scalars)?;
-        let bases = self.put_points::<C>("bases", bases)?;
         let mut plan = Plan::new(self, shape)?;
         let buffers = MsmBuffers::new::<C>(self, shape)?;
+        let bases = self.put_base_tables::<C>(&buffers.layout, bases)?;
         let (device, stream) = (self.device().clone(), self.stream());
         plan.make(&*device, stream, scalars)?;
         buffers.clear(&*device, stream)?;
         buffers.accumulate(&*device, stream, &plan, bases, BaseOf::same())?;
         buffers.reduce(&*device, stream)?;
         buffers.sum::<C>(self)
+    }
+
+    /// All tables of `bases` that plans of the layout's shape ask for.
+    ///
+    /// # Errors
+    /// What the device answers.
+    pub fn put_base_tables<C: CurveOracle>(
+        &mut self,
+        layout: &MsmLayout,
+        bases: &[C::Affine],
+    ) -> Result<PointView, Failed> {
+        let tables = layout.shape.tables;
+        if tables == 1 {
+            return Ok(self.put_points::<C>("bases", bases)?);
+        }
+        let bytes = C::encode_all(bases);
+        let view = self.resident("base tables", bytes.len() as u64 * u64::from(tables))?;
+        self.put(view.slice(0, bytes.len() as u64)?, &bytes)?;
+        let points = PointView::new(view, C::GROUP)?;
+        self.run(Op::BaseTables(BaseTables::new(points, tables, layout.shift_bits())?))?;
+        Ok(points)
     }
 
     /// Fails unless the device's MSM is `expected`.

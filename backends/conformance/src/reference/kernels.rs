@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use blstrs::Scalar;
-use group::Curve;
-use twinlock_api::layout::NO_BASE;
+use group::prime::PrimeCurveAffine;
+use group::{Curve, Group as _};
+use twinlock_api::layout::{NO_BASE, SCALAR_BITS};
 use twinlock_api::op::{
-    BaseOf, Convert, DecodePoints, Digits, FixedBase, Gather, MsmAccumulate, MsmReduce, Ntt,
-    PointCheck, Vector, VectorKind,
+    BaseOf, BaseTables, Convert, DecodePoints, Digits, DigitsShape, FixedBase, Gather,
+    MsmAccumulate, MsmReduce, Ntt, PointCheck, Vector, VectorKind,
 };
 use twinlock_api::{Error, Group, Op, Region, View};
 
@@ -20,7 +21,7 @@ use crate::oracle::{
 const PLAN_MARK: u64 = 0x6e61_6c70_6b6c_7774;
 const PLAN_HEADER_BYTES: u64 = 32;
 
-/// Size of a plan: a header (mark, number of scalars, window bits, most scalars) and the scalars.
+/// Size of a plan: a header (mark, number of scalars, kind, most scalars) and the scalars.
 pub(super) fn plan_bytes(max_len: u64) -> Option<u64> {
     max_len.checked_mul(32)?.checked_add(PLAN_HEADER_BYTES)
 }
@@ -123,6 +124,10 @@ pub(super) fn run(memory: &mut Memory, op: &Op) -> Result<(), String> {
             Group::G1 => fixed_base::<G1>(memory, op),
             Group::G2 => fixed_base::<G2>(memory, op),
         },
+        Op::BaseTables(op) => match op.group() {
+            Group::G1 => base_tables::<G1>(memory, op),
+            Group::G2 => base_tables::<G2>(memory, op),
+        },
         Op::Ntt(op) => ntt(memory, op),
         Op::Digits(op) => digits(memory, op),
         Op::MsmAccumulate(op) => match op.group() {
@@ -140,6 +145,32 @@ fn fixed_base<C: CurveOracle>(memory: &mut Memory, op: &FixedBase) -> Result<(),
     let multiple = |scalar: Scalar| C::encode(&(base * scalar).to_affine());
     let bytes: Vec<u8> = memory.frs(op.scalars())?.into_iter().flat_map(multiple).collect();
     memory.store(op.target(), &bytes)
+}
+
+fn base_tables<C: CurveOracle>(memory: &mut Memory, op: &BaseTables) -> Result<(), String> {
+    let mut points = decoded::<C>(memory, op.table(0).map_err(|error| error.to_string())?)?;
+    for table in 1..op.tables() {
+        for point in &mut points {
+            let shifted = (0..op.shift_bits()).fold(point.to_curve(), |point, _| point.double());
+            *point = shifted.to_affine();
+        }
+        let target = op.table(table).map_err(|error| error.to_string())?;
+        memory.store(target, &C::encode_all(&points))?;
+    }
+    Ok(())
+}
+
+fn decoded<C: CurveOracle>(memory: &Memory, points: View) -> Result<Vec<C::Affine>, String> {
+    memory
+        .bytes(points)?
+        .chunks(C::affine_bytes())
+        .map(|bytes| C::decode(bytes).ok_or_else(|| "a coordinate is not below p".into()))
+        .collect()
+}
+
+/// Windows with sums of their own.
+pub(super) const fn num_windows(shape: DigitsShape) -> u32 {
+    SCALAR_BITS.div_ceil(shape.window_bits).div_ceil(shape.tables)
 }
 
 fn gather(memory: &mut Memory, op: &Gather) -> Result<(), String> {
@@ -204,10 +235,15 @@ fn digits(memory: &mut Memory, op: &Digits) -> Result<(), String> {
     let scalars = memory.frs(op.scalars())?;
     let mut plan = PLAN_MARK.to_le_bytes().to_vec();
     plan.extend((scalars.len() as u64).to_le_bytes());
-    plan.extend(u64::from(op.shape().window_bits).to_le_bytes());
+    plan.extend(kind_of(op.shape()).to_le_bytes());
     plan.extend(op.shape().max_len.to_le_bytes());
     plan.extend(frs_to_bytes(&scalars));
     memory.store(op.plan(), &plan)
+}
+
+/// What plans must have in common, beside their most scalars.
+fn kind_of(shape: DigitsShape) -> u64 {
+    u64::from(shape.tables) << 32 | u64::from(shape.window_bits)
 }
 
 /// The scalars of a plan.
@@ -216,7 +252,7 @@ fn planned(memory: &Memory, op: &MsmAccumulate) -> Result<Vec<Scalar>, String> {
     let header: Vec<_> =
         plan.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let (len, shape) = (op.len(), op.shape());
-    if !header.starts_with(&[PLAN_MARK, len, shape.window_bits.into(), shape.max_len]) {
+    if !header.starts_with(&[PLAN_MARK, len, kind_of(shape), shape.max_len]) {
         let name = op.plan().name();
         return Err(format!("{name} is no plan of {len} scalars for {shape:?}"));
     }
@@ -227,11 +263,7 @@ fn planned(memory: &Memory, op: &MsmAccumulate) -> Result<Vec<Scalar>, String> {
 
 fn msm_accumulate<C: CurveOracle>(memory: &mut Memory, op: &MsmAccumulate) -> Result<(), String> {
     let scalars = planned(memory, op)?;
-    let bases: Vec<_> = memory
-        .bytes(op.bases())?
-        .chunks(C::affine_bytes())
-        .map(|bytes| C::decode(bytes).ok_or("a coordinate is not below p"))
-        .collect::<Result<_, _>>()?;
+    let bases = decoded::<C>(memory, op.bases())?;
     let index_of: Vec<Option<u64>> = match op.base_of() {
         BaseOf::Offset { leading } => {
             (0..op.len()).map(|scalar| scalar.checked_sub(leading)).collect()
@@ -243,14 +275,23 @@ fn msm_accumulate<C: CurveOracle>(memory: &mut Memory, op: &MsmAccumulate) -> Re
             memory.words(indices)?.into_iter().map(relative).collect()
         }
     };
-    let (mut used_scalars, mut used_bases) = (Vec::new(), Vec::new());
-    for (scalar, index) in scalars.into_iter().zip(index_of) {
-        if let Some(base) = index.and_then(|index| bases.get(index as usize)) {
-            used_scalars.push(scalar);
-            used_bases.push(*base);
+    let (num_bases, shape) = (op.num_bases() as usize, op.shape());
+    let windows = num_windows(shape) as usize;
+    let mut sums = vec![C::Point::identity(); windows];
+    for table in 0..shape.tables as usize {
+        let bases = &bases[table * num_bases..(table + 1) * num_bases];
+        let (mut used_scalars, mut used_bases) = (Vec::new(), Vec::new());
+        for (scalar, index) in scalars.iter().zip(&index_of) {
+            if let Some(base) = index.and_then(|index| bases.get(index as usize)) {
+                used_scalars.push(*scalar);
+                used_bases.push(*base);
+            }
         }
+        // The windows of this table's weight.
+        let of_bases = window_sums::<C>(&used_scalars, &used_bases, shape.window_bits);
+        let own = of_bases.iter().skip(table * windows);
+        sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
     }
-    let sums = window_sums::<C>(&used_scalars, &used_bases, op.shape().window_bits);
     let accumulator = op.accumulator().slice(0, sums.len() as u64 * C::GROUP.jacobian_bytes());
     let accumulator = accumulator.map_err(|error| error.to_string())?;
     let before = C::decode_jacobian(memory.bytes(accumulator)?)?;

@@ -319,7 +319,7 @@ impl Device for Reference {
 
     fn msm_layout(&self, group: Group, shape: DigitsShape) -> Result<MsmLayout> {
         self.digits_layout(shape)?;
-        let num_windows = twinlock_api::layout::SCALAR_BITS.div_ceil(shape.window_bits);
+        let num_windows = kernels::num_windows(shape);
         Ok(MsmLayout {
             shape,
             group,
@@ -332,6 +332,9 @@ impl Device for Reference {
 }
 
 fn check_window_bits(shape: DigitsShape) -> Result<()> {
+    if shape.tables == 0 {
+        return Err(Error::Unsupported("no table of bases".into()));
+    }
     if (1..=32).contains(&shape.window_bits) {
         return Ok(());
     }

@@ -177,7 +177,7 @@ fn window_bits(f: &mut Fixture) -> Verdict {
     for group in [Group::G1, Group::G2] {
         for len in [0, 1, 2, 100, 1 << 16, 1 << 24, 1 << 27] {
             let window_bits = device.window_bits(group, len);
-            let shape = DigitsShape { max_len: len, window_bits };
+            let shape = DigitsShape::new(len, window_bits);
             // A length past this device may be refused, the width it suggests itself may not.
             match device.msm_layout(group, shape).and(device.digits_layout(shape)) {
                 Ok(layout) => ensure(layout.shape == shape, || "another shape's layout".into())?,
@@ -187,7 +187,7 @@ fn window_bits(f: &mut Fixture) -> Verdict {
         }
     }
     for window_bits in [0, 64, u32::MAX] {
-        let shape = DigitsShape { max_len: 16, window_bits };
+        let shape = DigitsShape::new(16, window_bits);
         for outcome in
             [device.digits_layout(shape).map(drop), device.msm_layout(Group::G1, shape).map(drop)]
         {
@@ -203,7 +203,7 @@ fn window_bits(f: &mut Fixture) -> Verdict {
         }
     }
     for max_len in [u64::MAX, u64::MAX / 32, 1 << 60] {
-        let shape = DigitsShape { max_len, window_bits: 8 };
+        let shape = DigitsShape::new(max_len, 8);
         let outcome = device.digits_layout(shape).map(drop);
         ensure(matches!(outcome, Err(Error::ExceedsLimit { .. } | Error::Unsupported(_))), || {
             format!("a plan for {max_len} scalars: {outcome:?}")

@@ -105,7 +105,7 @@ fn no_hidden_memory(f: &mut Fixture) -> Verdict {
         f.run(op)?;
         check(f, name)?;
     }
-    let shape = DigitsShape { max_len: 256, window_bits: device.window_bits(G1::GROUP, 256) };
+    let shape = DigitsShape::new(256, device.window_bits(G1::GROUP, 256));
     let mut plan = Plan::new(f, shape)?;
     let bases = known_bases::<G1>(256, &mut f.rng);
     let bases = f.put_points::<G1>("bases", &bases.points)?;

@@ -1,5 +1,6 @@
 //! The suite: lists of named trials, each over a [`crate::harness::Fixture`] only.
 
+mod base_tables;
 mod buffers;
 mod convert;
 mod fixed_base;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Trial> {
         convert::trials(),
         points::trials(),
         fixed_base::trials(),
+        base_tables::trials(),
         ntt::trials(),
         msm::trials(),
         msm_values::trials(),

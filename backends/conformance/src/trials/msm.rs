@@ -148,7 +148,7 @@ fn sum_is_identity<C: CurveOracle>(f: &mut Fixture) -> Verdict {
         f.expect_msm::<C>("zero scalars", &zeros, &bases.points, C::Point::identity())?;
     }
     // Accumulators that nothing was added to, and one that only met an empty chunk.
-    let shape = DigitsShape { max_len: 16, window_bits: f.device().window_bits(C::GROUP, 16) };
+    let shape = DigitsShape::new(16, f.device().window_bits(C::GROUP, 16));
     let (device, stream) = (f.device().clone(), f.stream());
     let buffers = MsmBuffers::new::<C>(f, shape)?;
     buffers.clear(&*device, stream)?;
@@ -174,7 +174,7 @@ fn queued_ten_times<C: CurveOracle>(f: &mut Fixture) -> Verdict {
     let scalars = random_values(len, &mut f.rng);
     let expected = msm_by_logs::<C>(&scalars, &bases.logs);
     let window_bits = f.device().window_bits(C::GROUP, len as u64);
-    let shape = DigitsShape { max_len: len as u64, window_bits };
+    let shape = DigitsShape::new(len as u64, window_bits);
     let scalars = f.put_frs("scalars", &scalars)?;
     let points = f.put_points::<C>("bases", &bases.points)?;
     let device = f.device().clone();
@@ -234,7 +234,7 @@ fn large<C: CurveOracle>(f: &mut Fixture, max_lg: u32) -> Verdict {
 /// Device memory that an MSM over `len` points takes.
 fn msm_bytes<C: CurveOracle>(f: &Fixture, len: u64) -> twinlock_api::Result<u64> {
     let device = f.device();
-    let shape = DigitsShape { max_len: len, window_bits: device.window_bits(C::GROUP, len) };
+    let shape = DigitsShape::new(len, device.window_bits(C::GROUP, len));
     let (digits, msm) = (device.digits_layout(shape)?, device.msm_layout(C::GROUP, shape)?);
     Ok(len * (32 + C::GROUP.affine_bytes())
         + digits.plan_bytes
@@ -279,7 +279,7 @@ fn past_bytes(f: &mut Fixture, lg_bytes: u32) -> Verdict {
     let sum = (0..len).map(|i| scalar_at(i) * bases.logs[(i % TILE) as usize]).sum::<Scalar>();
     let expected = <G1 as CurveOracle>::Affine::generator() * sum;
     let window_bits = f.device().window_bits(G1::GROUP, len);
-    let shape = DigitsShape { max_len: len, window_bits };
+    let shape = DigitsShape::new(len, window_bits);
     let mut plan = Plan::new(f, shape)?;
     let buffers = MsmBuffers::new::<G1>(f, shape)?;
     let (device, stream) = (f.device().clone(), f.stream());

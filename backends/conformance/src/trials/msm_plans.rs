@@ -35,7 +35,7 @@ pub(super) fn trials() -> Vec<Trial> {
 
 fn shape<C: CurveOracle>(f: &Fixture, max_len: usize) -> DigitsShape {
     let max_len = max_len as u64;
-    DigitsShape { max_len, window_bits: f.device().window_bits(C::GROUP, max_len) }
+    DigitsShape::new(max_len, f.device().window_bits(C::GROUP, max_len))
 }
 
 /// Bases in chunks, each with a plan of its scalars, at a multiple of the chunk and beside it.

@@ -44,7 +44,7 @@ fn expect<C: CurveOracle>(
 fn widths(f: &Fixture, among: &[u32]) -> Result<Vec<u32>, Failed> {
     let mut widths = Vec::new();
     for window_bits in among {
-        match f.device().digits_layout(DigitsShape { max_len: 64, window_bits: *window_bits }) {
+        match f.device().digits_layout(DigitsShape::new(64, *window_bits)) {
             Ok(_) => widths.push(*window_bits),
             Err(Error::Unsupported(_)) => {}
             Err(other) => return Err(format!("windows of {window_bits} bits: {other}").into()),
@@ -61,7 +61,7 @@ fn expect_width<C: CurveOracle>(
     scalars: &[Scalar],
     bases: &KnownBases<C>,
 ) -> Result<(), Failed> {
-    let shape = DigitsShape { max_len: scalars.len() as u64, window_bits };
+    let shape = DigitsShape::new(scalars.len() as u64, window_bits);
     let found = f.msm_shaped::<C>(shape, scalars, &bases.points[..scalars.len()])?;
     ensure(found == msm_by_logs::<C>(scalars, &bases.logs), || {
         format!("{what} in windows of {window_bits} bits: the sum is wrong")

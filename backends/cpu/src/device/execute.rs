@@ -83,6 +83,7 @@ impl Execution<'_> {
                 Group::G1 => self.fixed_base::<Fp>(op),
                 Group::G2 => self.fixed_base::<Fp2>(op),
             },
+            Op::BaseTables(_) => Err(Error::Unsupported(op.name().to_owned())),
             Op::Ntt(op) => self.ntt(op),
             Op::Digits(op) => self.digits(op),
             Op::MsmAccumulate(op) => match op.group() {
@@ -193,7 +194,7 @@ impl Execution<'_> {
     /// The numbers of a plan that was made of `len` scalars.
     fn shape(&self, len: u64, shape: DigitsShape) -> Result<Shape> {
         let len = usize::try_from(len).map_err(|error| self.failed(error))?;
-        let DigitsShape { max_len, window_bits } = shape;
+        let DigitsShape { max_len, window_bits, .. } = shape;
         self.kernel(Shape::new(len, window_bits).and_then(|shape| shape.within(max_len)))
     }
 

@@ -191,6 +191,10 @@ impl CpuDevice {
 
     /// The shape of a plan, if this backend can make it.
     fn shape(shape: DigitsShape) -> Result<Shape> {
+        if shape.tables != 1 {
+            let what = format!("{} tables of bases on the CPU backend, only 1", shape.tables);
+            return Err(Error::Unsupported(what));
+        }
         let limit = Shape::MAX_LEN as u64;
         let len = usize::try_from(shape.max_len).ok().filter(|_| shape.max_len <= limit);
         let Some(len) = len else {
@@ -312,6 +316,10 @@ impl Device for CpuDevice {
     }
 
     fn enqueue(&self, stream: Stream, op: &Op) -> Result<()> {
+        if let Op::BaseTables(_) = op {
+            // Here an MSM's buckets fit the cache; tables of bases would not.
+            return Err(Error::Unsupported("base_tables on the CPU backend".to_owned()));
+        }
         let state = self.state();
         let mut regions: Regions = Vec::new();
         for (view, _) in op.views() {

@@ -10,7 +10,7 @@ use crate::launcher::{Arg, Launcher};
 
 /// Widths of a window.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 2..=22;
-/// The most scalars: an entry keeps an index in 31 bits.
+/// The most entries of a window: each keeps an index in 31 bits.
 const MAX_LEN: u64 = 1 << 31;
 /// Bytes of a record: an entry with the lower bits of its bucket's number.
 const RECORD_BYTES: u64 = 8;
@@ -33,10 +33,13 @@ const LOW_BITS: u32 = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) window_bits: u32,
+    pub(super) tables: u32,
+    /// Windows of one table.
     pub(super) num_windows: u32,
     /// Buckets of a window: one for each magnitude of a digit but zero.
     pub(super) num_buckets: u32,
-    pub(super) max_len: u64,
+    /// The most entries of a window: a scalar has one for each table.
+    pub(super) max_entries: u64,
     /// Room for a window's entries, in words.
     pub(super) stride: u64,
     /// Upper bits of a bucket's number, by which its entries are partitioned first.
@@ -51,14 +54,23 @@ impl Shape {
                 "windows of {window_bits} bits; {WINDOW_BITS:?} on the CUDA backend"
             )));
         }
-        check_limit("scalars of a digit plan", shape.max_len, MAX_LEN)?;
+        // A magnitude is below 2^254, and the bit above it takes the last digit's sign.
+        let num_digits = SCALAR_BITS.div_ceil(window_bits);
+        if !(1..=num_digits).contains(&shape.tables) {
+            return Err(Error::Unsupported(format!(
+                "{} tables of bases for {num_digits} digits",
+                shape.tables
+            )));
+        }
+        let max_entries = shape.max_len.saturating_mul(shape.tables.into());
+        check_limit("digits of a window", max_entries, MAX_LEN)?;
         Ok(Self {
             window_bits,
-            // A magnitude is below 2^254, and the bit above it takes the last digit's sign.
-            num_windows: SCALAR_BITS.div_ceil(window_bits),
+            tables: shape.tables,
+            num_windows: num_digits.div_ceil(shape.tables),
             num_buckets: 1 << (window_bits - 1),
-            max_len: shape.max_len,
-            stride: shape.max_len.next_multiple_of(ARENA_ALIGN_BYTES / INDEX_BYTES),
+            max_entries,
+            stride: max_entries.next_multiple_of(ARENA_ALIGN_BYTES / INDEX_BYTES),
             bin_bits: (window_bits - 1).saturating_sub(LOW_BITS).min(MAX_BIN_BITS),
         })
     }
@@ -153,7 +165,8 @@ pub(crate) fn layout(card: &Card, shape: DigitsShape) -> Result<DigitsLayout> {
 
 pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
     let shape = Shape::new(op.shape())?;
-    let len = word("scalars of a digit plan", op.scalars().len_bytes() / FR_BYTES)?;
+    let num_scalars = word("scalars of a digit plan", op.scalars().len_bytes() / FR_BYTES)?;
+    let len = num_scalars.saturating_mul(shape.tables);
     let [bin_counts, bin_starts, counts, records] = shape.workspace(op.workspace())?;
     launcher.fill(bin_counts, 0)?;
     launcher.fill(counts, 0)?;
@@ -179,9 +192,9 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
         launcher.launch(kernel, [x, y, 1], threads, shared_bytes, &[&begin, own].concat())
     };
 
-    let cut_blocks = len.div_ceil(CUT_THREADS).min(CUT_BLOCKS_PER_SM * sm_count);
+    let cut_blocks = num_scalars.div_ceil(CUT_THREADS).min(CUT_BLOCKS_PER_SM * sm_count);
     let counted = if shape.bin_bits == 0 { 0 } else { shape.num_windows << shape.bin_bits };
-    let own = [scalars, digits, bin_counts];
+    let own = [Arg::U32(shape.tables), scalars, digits, bin_counts];
     launch("digits_cut", [cut_blocks, 1], CUT_THREADS, counted * 4, &own)?;
     if shape.bin_bits != 0 {
         let own = [bin_counts, bin_starts];
@@ -215,29 +228,41 @@ mod tests {
     #[test]
     fn shapes_fit_the_kernels() {
         for window_bits in WINDOW_BITS {
-            for max_len in [0, 1, 63, 64, 1 << 20, 1 << 26, MAX_LEN] {
-                let shape = Shape::new(DigitsShape { max_len, window_bits }).expect("a shape");
-                assert!(shape.num_windows <= 128 && shape.stride >= max_len);
+            for (max_len, tables) in
+                [0, 1, 63, 64, 1 << 20, 1 << 26, MAX_LEN].into_iter().zip([1, 2, 3, 8, 5, 12, 1])
+            {
+                let shape = DigitsShape::new(max_len, window_bits).with_tables(tables);
+                let shape = Shape::new(shape).expect("a shape");
+                assert!(shape.num_windows <= 128 && shape.stride >= max_len * u64::from(tables));
+                let num_digits = SCALAR_BITS.div_ceil(window_bits);
+                assert!((0..tables).contains(&(shape.num_windows * tables - num_digits)));
                 assert!(shape.low_bits() <= 12 && shape.num_bins() <= 1 << MAX_BIN_BITS);
                 assert!(shape.num_windows << shape.bin_bits <= 48 << 8, "48 KiB of words");
                 let at_once = u64::from(shape.windows_at_once());
                 assert!(at_once == 1 || at_once * shape.stride <= RECORDS);
             }
-            let too_long = DigitsShape { max_len: MAX_LEN + 1, window_bits };
+            let too_long = DigitsShape::new(MAX_LEN + 1, window_bits);
             assert!(Shape::new(too_long).is_err());
+            let too_long = DigitsShape::new(MAX_LEN / 2 + 1, window_bits).with_tables(2);
+            assert!(Shape::new(too_long).is_err());
+            let digits = SCALAR_BITS.div_ceil(window_bits);
+            for (tables, is_ok) in [(0, false), (digits, true), (digits + 1, false)] {
+                let shape = DigitsShape::new(5, window_bits).with_tables(tables);
+                assert_eq!(Shape::new(shape).is_ok(), is_ok);
+            }
         }
         for window_bits in [0, 1, 23, u32::MAX] {
-            assert!(Shape::new(DigitsShape { max_len: 1, window_bits }).is_err());
+            assert!(Shape::new(DigitsShape::new(1, window_bits)).is_err());
         }
     }
 
     #[test]
     fn a_workspace_holds_its_parts() {
         let card = Card::h200();
-        let layout = layout(&card, DigitsShape { max_len: 1 << 20, window_bits: 16 });
+        let layout = layout(&card, DigitsShape::new(1 << 20, 16));
         let layout = layout.expect("a layout");
         let shape = Shape::new(layout.shape).expect("a shape");
         assert_eq!(layout.workspace_bytes, shape.workspace_parts().iter().sum::<u64>());
-        assert!(super::layout(&card, DigitsShape { max_len: 1 << 31, window_bits: 2 }).is_err());
+        assert!(super::layout(&card, DigitsShape::new(1 << 31, 2)).is_err());
     }
 }

@@ -5,18 +5,23 @@ use twinlock_api::{Error, Group, Result};
 
 use crate::launcher::{Arg, Launcher};
 
-/// Threads of a block, one multiple each: `fixed_base::THREADS` of the kernels.
-const THREADS: u32 = 128;
+/// Threads of a block, one point each: `normalize::THREADS` of the kernels.
+pub(super) const THREADS: u32 = 128;
 
-pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &FixedBase) -> Result<()> {
-    let blocks = op.len().div_ceil(THREADS.into());
+/// Blocks for so many points.
+pub(super) fn blocks(what: &str, len: u64) -> Result<u32> {
+    let blocks = len.div_ceil(THREADS.into());
     // A grid has 2^31 - 1 blocks at most.
     let blocks = i32::try_from(blocks).ok().and_then(|blocks| u32::try_from(blocks).ok());
-    let blocks = blocks.ok_or_else(|| Error::ExceedsLimit {
-        what: "multiples of a fixed base".to_owned(),
-        requested: op.len(),
+    blocks.ok_or_else(|| Error::ExceedsLimit {
+        what: what.to_owned(),
+        requested: len,
         limit: u64::from(THREADS) * i32::MAX as u64,
-    })?;
+    })
+}
+
+pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &FixedBase) -> Result<()> {
+    let blocks = blocks("multiples of a fixed base", op.len())?;
     let kernel = match op.group() {
         Group::G1 => "fixed_base_g1",
         Group::G2 => "fixed_base_g2",

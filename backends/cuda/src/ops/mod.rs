@@ -1,5 +1,6 @@
 //! One file for each family of operations: what an operation is in launches, and what it needs.
 
+pub(crate) mod base_tables;
 pub(crate) mod digits;
 pub(crate) mod element;
 pub(crate) mod fixed_base;
@@ -31,6 +32,7 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Op) -> Result<()> {
         Op::FromMontgomery(op) => element::from_montgomery(launcher, op),
         Op::DecodePoints(op) => points::decode(launcher, op),
         Op::FixedBase(op) => fixed_base::enqueue(launcher, op),
+        Op::BaseTables(op) => base_tables::enqueue(launcher, op),
         Op::Ntt(op) => ntt::enqueue(launcher, op),
         Op::Digits(op) => digits::enqueue(launcher, op),
         Op::MsmAccumulate(op) => msm::accumulate(launcher, op),

@@ -85,7 +85,7 @@ struct Heads {
 }
 
 impl Heads {
-    /// For plans of so many scalars.
+    /// For plans with so many entries a window at most.
     fn new(card: &Card, group: Group, shape: &Shape, len: u64) -> Self {
         let windows = u64::from(shape.num_windows);
         let entries = windows.saturating_mul(len);
@@ -181,7 +181,7 @@ pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
     };
     // Buckets take a small part of the memory that capped devices have.
     let fits = |window_bits: &u32| {
-        let shape = Shape::new(DigitsShape { max_len: 1, window_bits: *window_bits });
+        let shape = Shape::new(DigitsShape::new(1, *window_bits));
         shape.is_ok_and(|shape| shape.buckets_bytes(group) <= card.memory_bytes / 32)
     };
     (4..=20).filter(fits).min_by_key(|bits| work(*bits)).unwrap_or(4)
@@ -189,7 +189,7 @@ pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
 
 pub(crate) fn layout(card: &Card, group: Group, shape: DigitsShape) -> Result<MsmLayout> {
     let sizes = Shape::new(shape)?;
-    let heads = Heads::new(card, group, &sizes, sizes.max_len);
+    let heads = Heads::new(card, group, &sizes, sizes.max_entries);
     let accumulator_bytes = sizes.buckets_bytes(group);
     check_limit("buckets of an MSM (bytes)", accumulator_bytes, card.memory_bytes)?;
     let levels = Lines::levels(card, group, &sizes);
@@ -208,7 +208,7 @@ pub(crate) fn layout(card: &Card, group: Group, shape: DigitsShape) -> Result<Ms
 pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Result<()> {
     let (shape, group) = (Shape::new(op.shape())?, op.group());
     let kernels = kernels(group);
-    let num_bases = op.bases().len_bytes() / group.affine_bytes();
+    let num_bases = op.num_bases();
     let (base_first, indices) = match op.base_of() {
         BaseOf::Offset { leading } if leading >= op.len() => return Ok(()),
         BaseOf::Offset { leading } => (word("scalars without a base", leading)?, None),
@@ -219,7 +219,8 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
     if op.is_empty() || num_bases == 0 {
         return Ok(());
     }
-    let heads = Heads::new(launcher.info(), group, &shape, op.len());
+    let len = op.len().saturating_mul(shape.tables.into());
+    let heads = Heads::new(launcher.info(), group, &shape, len);
     let [runs_bytes, keys_bytes, heads_bytes] = heads.workspace_parts(group, &shape);
     let pointer = |view: View| launcher.pointer(view).map(Arg::Pointer);
     let runs = pointer(op.workspace().slice(0, runs_bytes)?)?;
@@ -232,7 +233,7 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         pointer(shape.entries(op.plan())?)?,
         Arg::U32(shape.num_windows),
         Arg::U32(shape.num_buckets),
-        Arg::U32(word("scalars", op.len())?),
+        Arg::U32(word("entries of a window", len)?),
         Arg::U64(shape.stride),
     ];
     let indices = indices.map_or(Ok(Arg::Pointer(0)), pointer)?;
@@ -246,6 +247,7 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         indices,
         Arg::U32(base_first),
         Arg::U32(num_bases),
+        Arg::U32(shape.tables),
         accumulator,
         head_points,
         keys,
@@ -324,7 +326,7 @@ mod tests {
     use super::*;
 
     fn shape(lg: u32, window_bits: u32) -> Shape {
-        Shape::new(DigitsShape { max_len: 1 << lg, window_bits }).expect("a shape")
+        Shape::new(DigitsShape::new(1 << lg, window_bits)).expect("a shape")
     }
 
     #[test]

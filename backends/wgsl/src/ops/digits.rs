@@ -36,6 +36,12 @@ impl Shape {
                 "windows of {window_bits} bits; {WINDOW_BITS:?} on the WGSL backend"
             )));
         }
+        if shape.tables != 1 {
+            return Err(Error::Unsupported(format!(
+                "{} tables of bases on the WGSL backend, only 1",
+                shape.tables
+            )));
+        }
         check_limit("scalars of a digit plan", shape.max_len, MAX_LEN)?;
         Ok(Self {
             window_bits,

@@ -29,6 +29,7 @@ pub(crate) fn encode(launcher: &mut Launcher<'_>, op: &Op) -> Result<()> {
         Op::ToMontgomery(op) => element::to_montgomery(launcher, op),
         Op::FromMontgomery(op) => element::from_montgomery(launcher, op),
         Op::DecodePoints(op) => points::decode(launcher, op),
+        Op::BaseTables(_) => Err(Error::Unsupported("base_tables on the WGSL backend".into())),
         Op::FixedBase(_) => Err(Error::Unsupported("fixed_base on the WGSL backend".into())),
         Op::Ntt(op) => ntt::encode(launcher, op),
         Op::Digits(op) => digits::encode(launcher, op),

@@ -141,7 +141,7 @@ pub(crate) fn window_bits(gpu: &Gpu, _group: Group, len: u64) -> u32 {
         num_windows.saturating_mul(len.saturating_add(6 << (window_bits - 1)))
     };
     let fits = |window_bits: &u32| {
-        let shape = Shape::new(DigitsShape { max_len: len, window_bits: *window_bits });
+        let shape = Shape::new(DigitsShape::new(len, *window_bits));
         shape.is_ok_and(|shape| shape.buckets_bytes(Group::G2) <= gpu.info.max_region_bytes)
     };
     (4..=18).filter(fits).min_by_key(|bits| additions(*bits)).unwrap_or(4)
@@ -328,9 +328,7 @@ mod tests {
 
     #[test]
     fn runs_grow_until_their_heads_fit() {
-        let shape = |lg: u32| {
-            Shape::new(DigitsShape { max_len: 1 << lg, window_bits: 16 }).expect("a shape")
-        };
+        let shape = |lg: u32| Shape::new(DigitsShape::new(1 << lg, 16)).expect("a shape");
         let free = Runs::within(u64::MAX, Group::G1, &shape(22)).expect("runs");
         assert_eq!(free.len, *RUN_LEN.end());
         let small = Runs::within(u64::MAX, Group::G1, &shape(10)).expect("runs");
