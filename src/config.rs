@@ -27,6 +27,10 @@ pub struct ProverOptions {
     pub host_memory_bytes: Option<u64>,
     /// Scalars of one digit plan at most; `None` for the default.
     pub msm_chunk: Option<usize>,
+    /// Tables of multiples to keep at most of each query that stays on a device
+    /// ([`Prover::load`](crate::Prover::load)): so many times the memory, faster MSMs, and a load
+    /// that takes longer. As many as there is room for; 1 where the device cannot.
+    pub base_tables: u32,
     /// A fixed MSM window width in bits; `None` for the device's choice.
     pub window_bits: Option<u32>,
     /// A fixed layout of device memory instead of the best that fits, for tests and measurements.
@@ -83,6 +87,7 @@ impl Default for ProverOptions {
             workers: 2,
             host_memory_bytes: None,
             msm_chunk: None,
+            base_tables: 1,
             window_bits: None,
             variant: None,
             threads: None,

@@ -444,6 +444,7 @@ where
                             bases_chunk,
                             windows,
                             resident,
+                            tables: 1,
                             ntt_buffers,
                             assignment: upload,
                             ahead,
@@ -459,6 +460,67 @@ where
         }
     }
     println!("{tried} layouts");
+}
+
+/// Tables of multiples, as many as are asked for or as there is room for; where the device has none,
+/// the points alone.
+#[test]
+fn tables_of_bases_give_the_same_proof() {
+    let mut rng = rng();
+    let mix = Mix::random(MixShape::new(7, Profile::Bits).unwrap(), &mut rng);
+    assert!(tables_give_bellpersons_proof(mix, &mut rng) > LARGE_KEY);
+    tables_give_bellpersons_proof(OddCircuit { odd: Odd::Rows(40), x: 3 }, &mut rng);
+    tables_give_bellpersons_proof(OddCircuit { odd: Odd::OneSided, x: 3 }, &mut rng);
+}
+
+/// In a smaller key the fewer windows weigh more than the tables.
+const LARGE_KEY: u64 = 1 << 15;
+
+/// Bytes of the key alone.
+fn tables_give_bellpersons_proof<C>(circuit: C, rng: &mut ChaCha20Rng) -> u64
+where
+    C: Circuit<Scalar> + Clone + Send,
+{
+    const MEMORY_BYTES: u64 = 1 << 30;
+    let (theirs, bytes) = key_of(circuit.clone(), rng);
+    let file = ParameterFile::from_source("key", bytes).unwrap();
+    let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
+    let expected = bellperson_proof(circuit.clone(), &theirs, (r, s));
+    let assignment = synthesize(circuit).unwrap();
+    let kept = |base_tables, memory_bytes| {
+        let mut options = ProverOptions::default();
+        (options.base_tables, options.memory_bytes) = (base_tables, memory_bytes);
+        let device = Arc::new(twinlock_conformance::reference::Reference::new(MEMORY_BYTES));
+        let prover = Prover::with_devices(vec![device], options).unwrap();
+        let key = prover.load(&file).unwrap();
+        for _ in 0..2 {
+            let proved = prover.prove(&key, &assignment, r, s).unwrap();
+            assert!(proved.failed_attempts.is_empty());
+            assert_eq!(proved.proof.to_bytes()[..], expected, "{base_tables} tables");
+        }
+        let usage = prover.memory_usage().pop().unwrap();
+        (usage.resident_bytes, usage.reserved_bytes)
+    };
+    let (alone, _) = kept(1, None);
+    let bytes: Vec<u64> = [2, 5, 31, 128].map(|tables| kept(tables, None).0).to_vec();
+    // Of 32 digits, 31 tables would leave two windows, which 16 have as well.
+    let rounded = |tables: u64| (alone * tables).saturating_sub(5 * 256 * tables)..=alone * tables;
+    for (bytes, tables) in bytes.iter().zip([2, 5, 16, 32]) {
+        assert!(rounded(tables).contains(bytes), "{tables} tables: {bytes} bytes, {alone} alone");
+    }
+    // With room for some, those.
+    if alone > LARGE_KEY {
+        let (all, reserved) = kept(8, None);
+        let limit = reserved - alone;
+        let (some, reserved) = kept(8, Some(limit));
+        assert!(alone < some && some < all && reserved <= limit, "{alone} {some} {all}");
+    }
+
+    let prover = prover(|options| options.base_tables = 8);
+    let key = prover.load(&file).unwrap();
+    let proof = prover.prove(&key, &assignment, r, s).unwrap().proof;
+    assert_eq!(proof.to_bytes()[..], expected);
+    alone
 }
 
 /// Budgets from just enough up: each gives the same proof, or the numbers.

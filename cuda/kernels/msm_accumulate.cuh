@@ -108,7 +108,9 @@ struct Runs {
     }
 };
 
-// Bases by the number of their scalar, table by table.
+// Bases by the number of their scalar, table by table. Kernels for one table know that there is no
+// other: they have no register to spare.
+template <bool HAS_TABLES>
 struct Bases {
     const char *points;
     // Base numbers by scalar, or null where they are the same.
@@ -120,7 +122,7 @@ struct Bases {
     // NO_BASE if there is none.
     TL_HD uint32_t index(uint32_t entry) const {
         uint32_t index = entry & ~SIGN, table = 0;
-        if (tables != 1) {
+        if constexpr (HAS_TABLES) {
             table = index / num_scalars;
             if (table >= tables) return NO_BASE;
             index -= table * num_scalars;
@@ -215,8 +217,8 @@ class Run {
 };
 
 // One thread a run; `max_runs` keys are written.
-template <class F>
-static TL_HD void accumulate(const Plan &plan, const Runs &runs, const Bases &bases,
+template <class F, bool HAS_TABLES>
+static TL_HD void accumulate(const Plan &plan, const Runs &runs, const Bases<HAS_TABLES> &bases,
                              const Sums &sums, uint32_t max_runs, uint32_t id) {
     if (!Run<F>::exists(plan, runs, sums, max_runs, id)) return;
     Run<F> run(plan, runs, sums, id);
@@ -234,11 +236,11 @@ static TL_HD void accumulate(const Plan &plan, const Runs &runs, const Bases &ba
     while (index != NO_BASE) {
         run.move_to(ahead - 1);
         const bool negate = (entry & SIGN) != 0;
-        Affine<F> point = Affine<F>::load_read_only(bases.at<F>(index));
+        Affine<F> point = Affine<F>::load_read_only(bases.template at<F>(index));
         advance();
         if (index != NO_BASE) {
-            prefetch(bases.at<F>(index));
-            prefetch(bases.at<F>(index) + sizeof(Affine<F>) - 1);
+            prefetch(bases.template at<F>(index));
+            prefetch(bases.template at<F>(index) + sizeof(Affine<F>) - 1);
         }
         if (negate) point.y = -point.y;
         run.sum.add(point);

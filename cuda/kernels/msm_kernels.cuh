@@ -12,17 +12,21 @@
 #define MSM_PLAN \
     msm::Plan { offsets, entries, num_windows, num_buckets, len, stride }
 
-// Grid: one thread a run, `max_runs`.
-#define MSM_ACCUMULATE(name, F, blocks)                                                      \
+// Grid: one thread a run, `max_runs`. One kernel for bases alone, one for several tables of them.
+#define MSM_ACCUMULATE_BY(name, F, blocks, has_tables)                                       \
     extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
         name(MSM_PLAN_PARAMS, uint32_t *runs, const char *bases, const uint32_t *indices,    \
              uint32_t base_first, uint32_t num_bases, uint32_t tables, char *accumulator,    \
              char *heads, uint32_t *keys, uint32_t max_runs) {                               \
-        const msm::Bases by_scalar{bases,     indices,      base_first,                      \
-                                   num_bases, len / tables, tables};                         \
+        const uint32_t num_scalars = has_tables ? len / tables : len;                        \
+        const msm::Bases<has_tables> by_scalar{bases,     indices,     base_first,           \
+                                               num_bases, num_scalars, tables};              \
         msm::accumulate<F>(MSM_PLAN, msm::Runs{runs}, by_scalar,                             \
                            msm::Sums{accumulator, heads, keys}, max_runs, MSM_THREAD);       \
     }
+#define MSM_ACCUMULATE(name, tables_name, F, blocks) \
+    MSM_ACCUMULATE_BY(name, F, blocks, false)        \
+    MSM_ACCUMULATE_BY(tables_name, F, blocks, true)
 
 // Grid: one thread a run of `run_len` heads.
 #define MSM_FOLD(name, F, blocks)                                                            \

@@ -55,6 +55,7 @@ fn variants() -> Vec<Variant> {
                         bases_chunk,
                         windows,
                         resident,
+                        tables: 1,
                         ntt_buffers,
                         assignment,
                         ahead,

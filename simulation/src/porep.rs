@@ -44,6 +44,7 @@ pub fn of_12_gib(inputs: &ModelInputs) -> Result<Program> {
         bases_chunk: 1 << 20,
         windows: Windows::OfChunk,
         resident: QuerySet::NONE,
+        tables: 1,
         ntt_buffers: NttBuffers::Two,
         assignment: AssignmentUpload::Prestage,
         ahead: false,

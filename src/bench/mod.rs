@@ -47,6 +47,8 @@ pub struct Plan {
     pub scalars: Scalars,
     /// Runs that the median is of; at least one.
     pub iterations: usize,
+    /// Tables of bases that MSMs and proofs may use, 1 for the bases alone.
+    pub base_tables: u32,
     /// Whether to measure the steps apart too. Waiting for each costs some time of its own.
     pub steps: bool,
     /// How long to wait for a device.

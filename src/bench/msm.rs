@@ -10,7 +10,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use twinlock_api::op::{
-    BaseOf, Digits, DigitsLayout, DigitsShape, Fill, MsmAccumulate, MsmLayout, MsmReduce,
+    BaseOf, BaseTables, Digits, DigitsLayout, DigitsShape, Fill, MsmAccumulate, MsmLayout,
+    MsmReduce,
 };
 use twinlock_api::{
     Device, Error as DeviceError, FrView, Group, MemoryClass, Op, PointView, Staging, StagingKind,
@@ -111,7 +112,7 @@ pub(super) fn run<G: Points>(
 ) -> Result<()> {
     let len = length(lg)?;
     for device in devices {
-        room::<G>(len, plan.steps, &**device)?.require(lg, &**device)?;
+        room::<G>(len, (plan.steps, plan.base_tables), &**device)?.require(lg, &**device)?;
     }
     let logarithms = logarithms_of(len);
     let scalars = plan.scalars.sample(len, SEED);
@@ -125,11 +126,14 @@ pub(super) fn run<G: Points>(
 }
 
 /// Bases, their logarithms and the scalars; on the device all that an [`Msm`] holds.
-fn room<G: Points>(len: usize, steps_apart: bool, device: &dyn Device) -> Result<Room> {
+fn room<G: Points>(
+    len: usize,
+    (steps_apart, base_tables): (bool, u32),
+    device: &dyn Device,
+) -> Result<Room> {
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let window_bits = device.window_bits(G::GROUP, len as u64);
-    let chunk = chunk_len(len as u64, steps_apart);
-    let sizes = Sizes::of(device, G::GROUP, window_bits, chunk).map_err(named)?;
+    let shape = digits_shape(device, G::GROUP, len as u64, (steps_apart, base_tables));
+    let sizes = Sizes::of(device, G::GROUP, shape).map_err(named)?;
     let bases_bytes = (len * size_of::<G::Affine>()) as u64;
     let scalars_bytes = (len * size_of::<Scalar>()) as u64;
     let of_operations = [
@@ -138,8 +142,8 @@ fn room<G: Points>(len: usize, steps_apart: bool, device: &dyn Device) -> Result
         sizes.workspace_bytes,
         sizes.windows_bytes,
     ];
-    let device_bytes =
-        of_operations.into_iter().fold(bases_bytes + scalars_bytes, u64::saturating_add);
+    let device_bytes = of_operations.into_iter().fold(scalars_bytes, u64::saturating_add);
+    let device_bytes = device_bytes.saturating_add(bases_bytes.saturating_mul(base_tables.into()));
     Ok(Room { host_bytes: bases_bytes + 2 * scalars_bytes, device_bytes })
 }
 
@@ -152,7 +156,8 @@ fn measure<G: Points>(
 ) -> Result<Measurement> {
     let mut session = Session::new(device, plan.timeout, plan.steps)?;
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let mut msm = Msm::prepare::<G>(&mut session, logarithms, scalars).map_err(named)?;
+    let mut msm =
+        Msm::prepare::<G>(&mut session, logarithms, scalars, plan.base_tables).map_err(named)?;
     let times = session.time(
         plan.iterations,
         |session| msm.run::<G>(session),
@@ -171,13 +176,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(
-        device: &dyn Device,
-        group: Group,
-        window_bits: u32,
-        chunk: u64,
-    ) -> Result<Self, DeviceError> {
-        let shape = DigitsShape::new(chunk, window_bits);
+    fn of(device: &dyn Device, group: Group, shape: DigitsShape) -> Result<Self, DeviceError> {
         let digits = device.digits_layout(shape)?;
         let msm = device.msm_layout(group, shape)?;
         let workspace_bytes = digits
@@ -208,6 +207,18 @@ struct Chunk {
     accumulate: Op,
 }
 
+/// Plans for chunks of `len` scalars; with tables of bases there is one chunk.
+fn digits_shape(
+    device: &dyn Device,
+    group: Group,
+    len: u64,
+    (steps_apart, base_tables): (bool, u32),
+) -> DigitsShape {
+    let window_bits = device.window_bits(group, len.saturating_mul(base_tables.into()));
+    let chunk = if base_tables == 1 { chunk_len(len, steps_apart) } else { len };
+    DigitsShape::new(chunk, window_bits).with_tables(base_tables)
+}
+
 /// Scalars of a chunk, in numbers of which uploading the first does not show.
 fn chunk_len(len: u64, steps_apart: bool) -> u64 {
     const SMALL: u64 = 1 << 22;
@@ -220,13 +231,15 @@ impl Msm {
         session: &mut Session,
         logarithms: &[Scalar],
         scalars: &[Scalar],
+        base_tables: u32,
     ) -> Result<Self, DeviceError> {
         let group = G::GROUP;
         let len = scalars.len() as u64;
-        let chunk = chunk_len(len, session.clock.is_on());
-        let window_bits = session.device.window_bits(group, len);
+        let shape =
+            digits_shape(&*session.device, group, len, (session.clock.is_on(), base_tables));
+        let DigitsShape { max_len: chunk, window_bits, .. } = shape;
         let Sizes { digits, msm, workspace_bytes, windows_bytes } =
-            Sizes::of(&*session.device, group, window_bits, chunk)?;
+            Sizes::of(&*session.device, group, shape)?;
 
         let mut leases = Vec::new();
         let mut buffer = |name, class, size_bytes| {
@@ -236,14 +249,20 @@ impl Msm {
             Ok::<View, DeviceError>(view)
         };
         let bases_bytes = len * group.affine_bytes();
-        let bases_view = buffer("bases", MemoryClass::Resident, bases_bytes)?;
+        let tables_bytes = bases_bytes * u64::from(base_tables);
+        let tables_view = buffer("bases", MemoryClass::Resident, tables_bytes)?;
         let scalars_view = buffer("scalars", MemoryClass::Work, size_of_val(scalars) as u64)?;
         let plan = buffer("digit_plan", MemoryClass::Work, digits.plan_bytes)?;
         let accumulator = buffer("buckets", MemoryClass::Work, msm.accumulator_bytes)?;
         let workspace = buffer("msm_workspace", MemoryClass::Work, workspace_bytes)?;
         let windows = buffer("windows", MemoryClass::Work, windows_bytes)?;
-        bases_on_device::<G>(session, bases_view, logarithms)?;
-        let (bases, targets) = (PointView::new(bases_view, group)?, FrView::new(scalars_view)?);
+        bases_on_device::<G>(session, tables_view.slice(0, bases_bytes)?, logarithms)?;
+        let (bases, targets) = (PointView::new(tables_view, group)?, FrView::new(scalars_view)?);
+        if base_tables > 1 {
+            let tables = BaseTables::new(bases, base_tables, msm.shift_bits())?;
+            session.step("tables", &Op::BaseTables(tables))?;
+            session.finish()?;
+        }
 
         let mut chunks = Vec::new();
         let mut first = 0;
@@ -269,7 +288,8 @@ impl Msm {
                 accumulate: Op::MsmAccumulate(MsmAccumulate::new(
                     &msm,
                     (plan, len),
-                    bases.slice(first, len)?,
+                    // Of tables, all: then there is one chunk.
+                    if base_tables > 1 { bases } else { bases.slice(first, len)? },
                     BaseOf::same(),
                     accumulator,
                     workspace,

@@ -66,7 +66,11 @@ fn measure(
     params: &Parameters,
     assignment: &Assignment,
 ) -> Result<(Measurement, Proof)> {
-    let options = ProverOptions { timeout: plan.timeout, ..ProverOptions::default() };
+    let options = ProverOptions {
+        timeout: plan.timeout,
+        base_tables: plan.base_tables,
+        ..ProverOptions::default()
+    };
     let prover = Prover::with_devices(vec![device.clone()], options)?;
     let key = prover.load(params)?;
     let (mut times, mut checks) = (Vec::new(), Vec::new());

@@ -40,6 +40,10 @@ pub struct Args {
     /// Measure each step too
     #[arg(long)]
     breakdown: bool,
+    /// Tables of multiples that MSMs and proofs may use
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=128))]
+    base_tables: u32,
     /// Runs that the median is of
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -101,6 +105,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         lgs: args.lg.clone().collect(),
         scalars: args.scalars,
         iterations: args.iterations as usize,
+        base_tables: args.base_tables,
         steps: args.breakdown,
         timeout: TIMEOUT,
     };

@@ -60,6 +60,11 @@ pub struct Args {
     /// cuda:0=16GiB,cuda:1=8GiB [default: nine tenths of what is free]
     #[arg(long, value_name = "SIZE", value_parser = parse_device_sizes)]
     memory: Option<DeviceSizes>,
+    /// Tables of multiples to keep on each device of a key that stays there (with several partitions):
+    /// proofs get faster, loading slower; as many as there is memory for
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=128))]
+    base_tables: u32,
     /// The most memory that assignments may take on the host together, e.g. 64GiB; one is always
     /// let through [default: half of what is available]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -92,6 +97,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     options.memory_bytes = memory.all;
     options.device_memory_bytes = memory.each;
     options.host_memory_bytes = args.host_memory;
+    options.base_tables = args.base_tables;
 
     let start = Instant::now();
     let prover = Prover::new(options)?;

@@ -80,6 +80,7 @@ fn fixed() -> Variant {
         bases_chunk: 1 << 7,
         windows: Windows::OfChunk,
         resident: QuerySet::NONE,
+        tables: 1,
         ntt_buffers: NttBuffers::Three,
         assignment: AssignmentUpload::Prestage,
         ahead: false,

@@ -110,8 +110,8 @@ void make_plan(const Shape &shape, uint32_t tables, uint32_t at_once, const char
     }
 }
 
-template <class F>
-void fill_buckets(const msm::Plan &plan, const msm::Bases &bases, uint32_t resident,
+template <class F, bool HAS_TABLES>
+void fill_buckets(const msm::Plan &plan, const msm::Bases<HAS_TABLES> &bases, uint32_t resident,
                   char *accumulator) {
     std::vector<uint32_t> counts;
     for (uint32_t w = 0; w < plan.num_windows; w++) counts.push_back(plan.count(w));
@@ -200,10 +200,16 @@ void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t b
         uint32_t num_buckets, uint32_t len, uint64_t stride, const void *bases,             \
         const uint32_t *indices, uint32_t base_first, uint32_t num_bases, uint32_t tables,  \
         uint32_t resident, void *accumulator) {                                             \
-        fill_buckets<F>(msm::Plan{offsets, entries, num_windows, num_buckets, len, stride}, \
-                        msm::Bases{static_cast<const char *>(bases), indices, base_first,   \
-                                   num_bases, len / tables, tables},                        \
-                        resident, static_cast<char *>(accumulator));                        \
+        const msm::Plan plan{offsets, entries, num_windows, num_buckets, len, stride};      \
+        const char *points = static_cast<const char *>(bases);                              \
+        const auto fill = [&](const auto &by_scalar) {                                      \
+            fill_buckets<F>(plan, by_scalar, resident, static_cast<char *>(accumulator));   \
+        };                                                                                  \
+        if (tables == 1)                                                                    \
+            fill(msm::Bases<false>{points, indices, base_first, num_bases, len, 1});        \
+        else                                                                                \
+            fill(msm::Bases<true>{points, indices, base_first, num_bases, len / tables,     \
+                                  tables});                                                 \
     }                                                                                       \
     void twinlock_cuda_msm_reduce_##group(uint32_t num_windows, uint32_t rows,              \
                                           uint32_t columns, uint32_t row_parts,             \

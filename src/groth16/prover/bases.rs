@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use twinlock_api::layout::INDEX_BYTES;
-use twinlock_api::op::{DecodePoints, Fill, PointCheck};
+use twinlock_api::op::{BaseTables, DecodePoints, Fill, PointCheck};
 use twinlock_api::{
     Error as DeviceError, Group, IndexView, Op, PointView, Result as DeviceResult, View,
 };
@@ -66,18 +66,35 @@ pub(super) fn check_status(
     })
 }
 
-/// Loads a query of `source` whole into `target`, which stays on the device.
+/// Where a query is to stay.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    pub query: Query,
+    /// Its tables, one behind the other.
+    pub points: View,
+    pub tables: u32,
+    /// Doublings from a table to the next.
+    pub shift_bits: u32,
+}
+
+/// Loads a query of `source` whole, and makes its tables.
 pub(super) fn load_query(
     lane: &Lane,
     source: &dyn ParameterSource,
-    (query, target): (Query, View),
+    kept: Kept,
     status: View,
     staging: &mut StagingRing,
     readback: &mut Readback,
 ) -> StageResult {
-    let target = PointView::new(target, group_of(query))?;
+    let Kept { query, points, tables, shift_bits } = kept;
+    let points = PointView::new(points, group_of(query))?;
+    let loaded = points.slice(0, source.query_len(query) as u64)?;
     lane.device.enqueue(lane.copy, &Op::Fill(Fill::new(status, u32::MAX)))?;
-    load_points(lane, source, (query, 0), target, IndexView::new(status)?, staging)?;
+    load_points(lane, source, (query, 0), loaded, IndexView::new(status)?, staging)?;
+    if tables > 1 {
+        let tables = BaseTables::new(points, tables, shift_bits)?;
+        lane.device.enqueue(lane.copy, &Op::BaseTables(tables))?;
+    }
     let word = readback.read(&*lane.device, lane.copy, status)?;
     check_status(source, (query, 0), &word).map_err(StageError::from)
 }

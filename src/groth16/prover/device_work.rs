@@ -6,9 +6,9 @@ use twinlock_api::{Error as DeviceError, Event as Mark, MemoryClass, View};
 
 use super::assemble::MsmSums;
 use super::attempt::Failure;
-use super::bases::load_query;
+use super::bases::{Kept, load_query};
 use super::lane::Lane;
-use super::layout::Stage;
+use super::layout::{ProofLayout, Stage};
 use super::partition::{Inputs, Memory, Partition, StageError, StageResult};
 use super::plan::{KeyId, Plan, fitting_layout, no_place, query_of, smaller_chunk};
 use super::shape::ProofShape;
@@ -110,9 +110,18 @@ fn run(
     let (placements, residents) = seat.reserve(token)?;
     partition.place(&placements);
     upload(seat, &mut partition, staging, token).map_err(failed)?;
-    bring(post, seat, inputs.source, (&pools, &residents), staging, token, |query, points| {
-        partition.place_resident(query, points);
-    })?;
+    let layout = &plan.layout;
+    bring(
+        post,
+        seat,
+        inputs.source,
+        (layout, &pools, &residents),
+        staging,
+        token,
+        |query, points| {
+            partition.place_resident(query, points);
+        },
+    )?;
 
     for query in Query::ALL.into_iter().filter(|query| plan.layout.shape.query_len(*query) == 0) {
         let nothing = pools.view(MemoryClass::Resident).slice(0, 0);
@@ -209,11 +218,12 @@ pub(super) fn load(
 ) -> Result<(), Failure> {
     let post = Post::at(prover, seat)?;
     let shape = parameters_shape(key.source)?.shape;
-    admit(&post, seat, (shape, prover.stays(key)), Plan::residents_only, token)?;
+    let plan = admit(&post, seat, (shape, prover.stays(key)), Plan::residents_only, token)?;
     let pools = post.pools()?;
     let (_, residents) = seat.reserve(token)?;
     let mut staging = post.open.staging.ring();
-    bring(&post, seat, key.source, (&pools, &residents), &mut staging, token, |_, _| ())?;
+    let places = (&plan.layout, &*pools, &residents[..]);
+    bring(&post, seat, key.source, places, &mut staging, token, |_, _| ())?;
     staging.wipe().map_err(|error| post.refused(error))?;
     ComputeGuard::enter(seat.await_compute(token)?, token).hand_back();
     seat.post(Event::ComputeEnded { ticket: seat.ticket() });
@@ -301,21 +311,24 @@ fn bring(
     post: &Post<'_>,
     seat: &Seat<'_>,
     source: &dyn ParameterSource,
-    (pools, residents): (&Pools, &[ResidentPlacement]),
+    (layout, pools, residents): (&ProofLayout, &Pools, &[ResidentPlacement]),
     staging: &mut StagingRing,
     token: &mut LockToken,
     mut found: impl FnMut(Query, View),
 ) -> Result<(), Failure> {
     for resident in residents {
         let Some(query) = query_of(resident.key) else { continue };
-        let size_bytes = (source.query_len(query) * query.point_bytes()) as u64;
+        let (tables, shift_bits) = layout.tables(query);
+        let table_bytes = (source.query_len(query) * query.point_bytes()) as u64;
+        let size_bytes = table_bytes.saturating_mul(tables.into());
         let points = (pools.view(MemoryClass::Resident))
             .slice(resident.offset_bytes, size_bytes)
             .map_err(|error| post.refused(error))?
             .named(query.name());
         if seat.await_resident(resident.key, token)? == Duty::Load {
             seat.tell(Life::StageStarted("residents"));
-            let loaded = load_resident(post, source, (query, points), staging, token);
+            let kept = Kept { query, points, tables, shift_bits };
+            let loaded = load_resident(post, source, kept, staging, token);
             seat.tell(Life::StageEnded("residents"));
             loaded?;
             seat.resident_loaded(resident.key, token);
@@ -328,7 +341,7 @@ fn bring(
 fn load_resident(
     post: &Post<'_>,
     source: &dyn ParameterSource,
-    target: (Query, View),
+    kept: Kept,
     staging: &mut StagingRing,
     token: &mut LockToken,
 ) -> Result<(), Failure> {
@@ -336,7 +349,7 @@ fn load_resident(
     let lane = post.lane()?;
     let loaded = post.open.with_decode_status(|status| {
         post.open.with_readback(&post.prover.options, |readback| {
-            load_query(&lane, source, target, status, staging, readback)
+            load_query(&lane, source, kept, status, staging, readback)
         })
     });
     if loaded.is_err() && !lane.settle() {

@@ -3,13 +3,14 @@
 
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES};
 use twinlock_api::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout};
-use twinlock_api::{Device, Group, MemoryClass, Result};
+use twinlock_api::{Device, Error as DeviceError, Group, MemoryClass, Result};
 
 use super::bases::group_of;
 use super::placement::{alone, carve};
 use super::shape::ProofShape;
-use super::variant::{AssignmentUpload, NttBuffers, Variant, Windows};
+use super::variant::{AssignmentUpload, NttBuffers, QuerySet, Variant, Windows};
 use crate::groth16::params::Query;
+use crate::scheduler::plan::resident_bytes;
 
 /// The stages of a proof, in order. A scheduler may pause, cancel or free between any two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -278,6 +279,21 @@ impl ProofLayout {
         }
     }
 
+    /// Tables of a query that stays, and doublings from one to the next; (1, 0) for its points alone.
+    pub fn tables(&self, query: Query) -> (u32, u32) {
+        let mut queries = self.groups.iter().flat_map(|group| &group.queries);
+        let found = queries.find(|each| each.query == query).map(|each| &each.layout);
+        match found {
+            Some(layout) if layout.shape.tables != 1 => (layout.shape.tables, layout.shift_bits()),
+            _ => (1, 0),
+        }
+    }
+
+    /// Bytes of a query that stays, rounding included.
+    pub fn resident_bytes(&self, query: Query) -> u64 {
+        resident_bytes(&self.shape, query, self.tables(query).0)
+    }
+
     /// The buffer that has this name in `stage`.
     pub(super) fn buffer(&self, name: &str, stage: Stage) -> Option<&Buffer> {
         (self.buffers.iter()).find(|buffer| buffer.name == name && buffer.lives_in(stage))
@@ -293,15 +309,34 @@ fn msm_group(
 ) -> Result<MsmGroup> {
     let equal = |len: usize, most: usize| len.div_ceil(len.div_ceil(most.clamp(1, len)));
     let chunk = equal(len, variant.chunk);
+    if variant.tables != 1 && (chunk < len || variant.resident != QuerySet::ALL) {
+        return Err(DeviceError::Unsupported(format!(
+            "{} tables of bases that are streamed or used in chunks",
+            variant.tables
+        )));
+    }
     let bases_chunk = equal(chunk, variant.bases_chunk);
     // The plan is shared, so the costlier group decides.
     let costliest = if queries.iter().any(|query| query.is_g2()) { Group::G2 } else { Group::G1 };
     let window_bits = match variant.windows {
         Windows::Fixed(window_bits) => window_bits,
         Windows::OfChunk => device.window_bits(costliest, chunk as u64),
-        Windows::OfQuery => device.window_bits(costliest, len as u64),
+        // Work is windows * (additions of scalars + those of a window's buckets); of T tables it is
+        // windows / T * (T * the former + the latter), least for the width that suits T times as many.
+        Windows::OfQuery => {
+            device.window_bits(costliest, (len as u64).saturating_mul(variant.tables.into()))
+        }
     };
-    let shape = DigitsShape::new(chunk as u64, window_bits);
+    let alone = DigitsShape::new(chunk as u64, window_bits);
+    let tables = match variant.tables {
+        1 => 1,
+        most => {
+            // No more than take all digits with as few windows.
+            let digits = device.msm_layout(costliest, alone)?.num_windows;
+            digits.div_ceil(digits.div_ceil(most.max(1)).max(1)).max(1)
+        }
+    };
+    let shape = alone.with_tables(tables);
     let queries = queries
         .iter()
         .map(|&query| {

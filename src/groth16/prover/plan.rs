@@ -14,7 +14,7 @@ use crate::groth16::params::Query;
 use crate::scheduler::admission::{
     BufferNeed, Placement, PoolId, Profile, ResidentKey, ResidentNeed,
 };
-use crate::scheduler::plan::{self, Limits, Residents, query_bytes};
+use crate::scheduler::plan::{self, Limits, Residents};
 
 /// Scalars of one digit plan, unless the options or a small device say otherwise.
 const DEFAULT_CHUNK: usize = 1 << 20;
@@ -22,6 +22,9 @@ const DEFAULT_CHUNK: usize = 1 << 20;
 const STREAMED_CHUNKS: usize = 8;
 /// Streamed chunks below this only add work.
 const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
+
+/// Tables of multiples: a scalar has no more digits than this.
+const MOST_TABLES: u32 = 128;
 
 /// The memories of a device in the order of their [`PoolId`].
 pub(super) const POOLS: [MemoryClass; 2] = [MemoryClass::Work, MemoryClass::Resident];
@@ -38,8 +41,10 @@ pub(super) fn pool_of(class: MemoryClass) -> PoolId {
 pub(super) struct KeyId(pub u64);
 
 impl KeyId {
-    fn resident(self, query: Query) -> ResidentKey {
-        ResidentKey(self.0 << 3 | query as u64)
+    /// A query's points, or its tables: those of another number or shift are another resident.
+    fn resident(self, query: Query, (tables, shift_bits): (u32, u32)) -> ResidentKey {
+        let kind = u64::from(tables) << 10 | u64::from(shift_bits);
+        ResidentKey(self.0 << 21 | kind << 3 | query as u64)
     }
 }
 
@@ -121,9 +126,9 @@ fn residents(layout: &ProofLayout, key: Option<KeyId>) -> Vec<ResidentNeed> {
     let Some(key) = key else { return Vec::new() };
     let staying = layout.variant.resident.iter().filter(|q| layout.shape.query_len(*q) > 0);
     let need = |query| ResidentNeed {
-        key: key.resident(query),
+        key: key.resident(query, layout.tables(query)),
         pool: pool_of(MemoryClass::Resident),
-        size_bytes: query_bytes(&layout.shape, query),
+        size_bytes: layout.resident_bytes(query),
     };
     staying.map(need).collect()
 }
@@ -140,7 +145,8 @@ pub(super) fn fitting_layout(
     let resident = if stays { QuerySet::ALL } else { QuerySet::NONE };
     if let Some(variant) = options.variant {
         let resident = variant.resident.and(resident);
-        return ProofLayout::new(device, shape, Variant { resident, ..variant });
+        let tables = if stays { variant.tables } else { 1 };
+        return ProofLayout::new(device, shape, Variant { resident, tables, ..variant });
     }
     let (chunk, windows) = match stays {
         true => (DEFAULT_CHUNK, Windows::OfQuery),
@@ -156,15 +162,17 @@ pub(super) fn fitting_layout(
         bases_chunk: chunk,
         windows: options.window_bits.map_or(windows, Windows::Fixed),
         resident,
+        tables: 1,
         ntt_buffers: NttBuffers::Three,
         assignment: AssignmentUpload::Prestage,
         // Takes memory for two stages of bases where they are streamed, and for index maps where not.
         ahead: stays,
     };
-    let kept: u64 = resident.iter().map(|query| query_bytes(&shape, query)).sum();
+    if stays && let Some(layout) = with_tables(device, shape, usual, budget_bytes, options) {
+        return Ok(layout);
+    }
     let layout = ProofLayout::new(device, shape, usual)?;
-    let needed = POOLS.iter().fold(kept, |sum, class| sum + layout.peak_bytes(*class));
-    if needed <= budget_bytes {
+    if needed_bytes(&layout, 1) <= budget_bytes {
         return Ok(layout);
     }
     let limits = Limits {
@@ -176,6 +184,38 @@ pub(super) fn fitting_layout(
     let variant = plan::best(device, shape, &limits)?.variant;
     tracing::debug!(?variant, budget_bytes, "not the usual layout, for want of memory");
     ProofLayout::new(device, shape, variant)
+}
+
+/// The layout with the most tables of multiples that has room for all workers, if there is one.
+fn with_tables(
+    device: &dyn Device,
+    shape: ProofShape,
+    usual: Variant,
+    budget_bytes: u64,
+    options: &ProverOptions,
+) -> Option<ProofLayout> {
+    let mut tables = options.base_tables.min(MOST_TABLES);
+    while tables > 1 {
+        let whole = shape.domain().max(shape.variables());
+        let variant = Variant { tables, chunk: whole, bases_chunk: whole, ..usual };
+        match ProofLayout::new(device, shape, variant) {
+            Ok(layout) if needed_bytes(&layout, options.workers as u64) <= budget_bytes => {
+                return Some(layout);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(tables, %error, "no layout with tables of bases"),
+        }
+        // Fewer by no less than what takes a window from the sum.
+        tables -= tables.div_ceil(4).max(1);
+    }
+    None
+}
+
+/// Bytes of the queries that stay and of so many partitions at once.
+fn needed_bytes(layout: &ProofLayout, partitions: u64) -> u64 {
+    let kept = layout.variant.resident.iter().map(|query| layout.resident_bytes(query));
+    let one: u64 = POOLS.iter().map(|class| layout.peak_bytes(*class)).sum();
+    kept.fold(one.saturating_mul(partitions.max(1)), u64::saturating_add)
 }
 
 /// Chunks are not made smaller than this because holes are in the way.

@@ -91,6 +91,9 @@ pub struct Variant {
     pub windows: Windows,
     /// Queries that stay on the device; the others are streamed from the key's source.
     pub resident: QuerySet,
+    /// Tables of multiples kept of each resident query, 1 for its points alone. More than one only
+    /// where all queries are resident and each MSM's scalars make one plan.
+    pub tables: u32,
     /// Vectors of the domain's size.
     pub ntt_buffers: NttBuffers,
     /// When the assignment goes up.

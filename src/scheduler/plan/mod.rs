@@ -120,7 +120,8 @@ impl MemoryPlan {
         let residents: Vec<_> = match limits.residents {
             Residents::Loaded(_) => Vec::new(),
             Residents::Choose => {
-                variant.resident.iter().map(|query| (query, query_bytes(&shape, query))).collect()
+                let bytes = |query| layout.resident_bytes(query);
+                variant.resident.iter().map(|query| (query, bytes(query))).collect()
             }
         };
         let peak = |class| layout.peak_bytes(class);
@@ -179,10 +180,11 @@ fn stage_bytes(buffers: &[Buffer]) -> Vec<StageBytes> {
     Stage::ALL.into_iter().map(of).collect()
 }
 
-/// Bytes of a query on the device, rounding included.
-pub(crate) fn query_bytes(shape: &ProofShape, query: Query) -> u64 {
-    let bytes = (shape.query_len(query) as u64).saturating_mul(query.point_bytes() as u64);
-    bytes.max(1).next_multiple_of(ARENA_ALIGN_BYTES)
+/// Bytes of a query on the device with so many tables, rounding included.
+pub(crate) fn resident_bytes(shape: &ProofShape, query: Query, tables: u32) -> u64 {
+    let points = (shape.query_len(query) as u64).saturating_mul(tables.into());
+    let bytes = points.saturating_mul(query.point_bytes() as u64);
+    bytes.max(1).checked_next_multiple_of(ARENA_ALIGN_BYTES).unwrap_or(u64::MAX)
 }
 
 fn moved_bytes(shape: &ProofShape, variant: &Variant) -> MovedBytes {

@@ -2,7 +2,7 @@
 
 use twinlock_api::{Device, Error, MemoryClass, Result};
 
-use super::{MemoryPlan, Rates, StageBytes, present, query_bytes};
+use super::{MemoryPlan, Rates, StageBytes, present, resident_bytes};
 use crate::groth16::prover::layout::{Buffer, ProofLayout, Stage};
 use crate::groth16::prover::shape::ProofShape;
 use crate::groth16::prover::variant::{AssignmentUpload, NttBuffers, QuerySet, Variant, Windows};
@@ -61,7 +61,9 @@ pub fn best(device: &dyn Device, shape: ProofShape, limits: &Limits) -> Result<M
         |plan: &MemoryPlan| (plan.period.as_micros(), plan.moved.total_bytes(), plan.peak_bytes());
     for resident in resident_sets(&shape, limits) {
         let kept: u64 = match limits.residents {
-            Residents::Choose => resident.iter().map(|query| query_bytes(&shape, query)).sum(),
+            Residents::Choose => {
+                resident.iter().map(|query| resident_bytes(&shape, query, 1)).sum()
+            }
             Residents::Loaded(_) => 0,
         };
         let Some(room) = limits.budget_bytes.checked_sub(kept) else { continue };
@@ -154,6 +156,7 @@ fn variants(shape: &ProofShape, resident: QuerySet, limits: &Limits) -> Vec<Vari
                             bases_chunk: chunk.div_ceil(*divisor),
                             windows: *windows,
                             resident,
+                            tables: 1,
                             ntt_buffers,
                             assignment,
                             ahead,

@@ -9,7 +9,7 @@ use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
 
 /// Widths of a window.
-const WINDOW_BITS: std::ops::RangeInclusive<u32> = 2..=22;
+pub(super) const WINDOW_BITS: std::ops::RangeInclusive<u32> = 2..=22;
 /// The most entries of a window: each keeps an index in 31 bits.
 const MAX_LEN: u64 = 1 << 31;
 /// Bytes of a record: an entry with the lower bits of its bucket's number.

@@ -5,13 +5,15 @@ use twinlock_api::layout::{ARENA_ALIGN_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{BaseOf, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
 use twinlock_api::{Group, Result, View};
 
-use super::digits::{Shape, blocks};
+use super::digits::{Shape, WINDOW_BITS, blocks};
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
 
 /// The kernels of a group, and what they were compiled for.
 struct Kernels {
     accumulate: &'static str,
+    /// The same where bases have several tables.
+    accumulate_tables: &'static str,
     fold: &'static str,
     sum: &'static str,
     weigh: &'static str,
@@ -26,6 +28,7 @@ const fn kernels(group: Group) -> Kernels {
     match group {
         Group::G1 => Kernels {
             accumulate: "msm_accumulate_g1",
+            accumulate_tables: "msm_accumulate_tables_g1",
             fold: "msm_fold_g1",
             sum: "msm_sum_g1",
             weigh: "msm_weigh_g1",
@@ -35,6 +38,7 @@ const fn kernels(group: Group) -> Kernels {
         },
         Group::G2 => Kernels {
             accumulate: "msm_accumulate_g2",
+            accumulate_tables: "msm_accumulate_tables_g2",
             fold: "msm_fold_g2",
             sum: "msm_sum_g2",
             weigh: "msm_weigh_g2",
@@ -184,7 +188,7 @@ pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
         let shape = Shape::new(DigitsShape::new(1, *window_bits));
         shape.is_ok_and(|shape| shape.buckets_bytes(group) <= card.memory_bytes / 32)
     };
-    (4..=20).filter(fits).min_by_key(|bits| work(*bits)).unwrap_or(4)
+    (4..=*WINDOW_BITS.end()).filter(fits).min_by_key(|bits| work(*bits)).unwrap_or(4)
 }
 
 pub(crate) fn layout(card: &Card, group: Group, shape: DigitsShape) -> Result<MsmLayout> {
@@ -254,7 +258,8 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         Arg::U32(max_runs),
     ];
     let args = [&plan[..], &own].concat();
-    launcher.launch(kernels.accumulate, [max_runs.div_ceil(THREADS), 1, 1], THREADS, 0, &args)?;
+    let kernel = if shape.tables == 1 { kernels.accumulate } else { kernels.accumulate_tables };
+    launcher.launch(kernel, [max_runs.div_ceil(THREADS), 1, 1], THREADS, 0, &args)?;
 
     let mut in_first = 0;
     for (level, pair) in heads.levels.windows(2).enumerate() {

@@ -89,6 +89,11 @@ impl Partition<'_> {
                 let base_of = BaseOf::Offset { leading: leading as u64 };
                 Ok(Wanted { first: start, len: len - leading, base_of })
             }
+            Query::A if !self.layout.shape.a_is_dense() && self.layout.tables(query).0 != 1 => {
+                let indices = IndexView::new(self.view(layout::A_INDICES)?)?;
+                let (first, len) = (0, self.layout.shape.query_len(query));
+                Ok(Wanted { first, len, base_of: BaseOf::indexed(indices, 0) })
+            }
             Query::A if !self.layout.shape.a_is_dense() => {
                 let map = self.sent.a_map.get(first..first + len).unwrap_or_default();
                 // Indices ascend, so a chunk's bases are contiguous.
@@ -136,6 +141,10 @@ impl Partition<'_> {
     }
 
     fn resident_slice(&self, query: Query, wanted: Wanted) -> StageResult<PointView> {
+        if self.layout.tables(query).0 != 1 {
+            // Of tables an MSM takes all, and all of their bases.
+            return Ok(self.resident.query(query)?);
+        }
         Ok(self.resident.query(query)?.slice(wanted.first as u64, wanted.len as u64)?)
     }
 }
