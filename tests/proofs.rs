@@ -474,7 +474,7 @@ fn tables_of_bases_give_the_same_proof() {
 }
 
 /// In a smaller key the fewer windows weigh more than the tables.
-const LARGE_KEY: u64 = 1 << 15;
+const LARGE_KEY: u64 = 1 << 14;
 
 /// Bytes of the key alone.
 fn tables_give_bellpersons_proof<C>(circuit: C, rng: &mut ChaCha20Rng) -> u64

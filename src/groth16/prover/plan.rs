@@ -168,7 +168,10 @@ pub(super) fn fitting_layout(
         // Takes memory for two stages of bases where they are streamed, and for index maps where not.
         ahead: stays,
     };
-    if stays && let Some(layout) = with_tables(device, shape, usual, budget_bytes, options) {
+    if stays
+        && most_chunk.is_none()
+        && let Some(layout) = roomy_layout(device, shape, usual, budget_bytes, options)
+    {
         return Ok(layout);
     }
     let layout = ProofLayout::new(device, shape, usual)?;
@@ -186,29 +189,33 @@ pub(super) fn fitting_layout(
     ProofLayout::new(device, shape, variant)
 }
 
-/// The layout with the most tables of multiples that has room for all workers, if there is one.
-fn with_tables(
+/// A layout whose MSMs are not cut into chunks, with the most tables of multiples that were asked
+/// for, if all workers have room for such at once.
+fn roomy_layout(
     device: &dyn Device,
     shape: ProofShape,
     usual: Variant,
     budget_bytes: u64,
     options: &ProverOptions,
 ) -> Option<ProofLayout> {
-    let mut tables = options.base_tables.min(MOST_TABLES);
-    while tables > 1 {
-        let whole = shape.domain().max(shape.variables());
-        let variant = Variant { tables, chunk: whole, bases_chunk: whole, ..usual };
+    let whole = shape.domain().max(shape.variables());
+    let mut tables = options.base_tables.clamp(1, MOST_TABLES);
+    loop {
+        let chunk = options.msm_chunk.filter(|_| tables == 1).unwrap_or(whole);
+        let variant = Variant { tables, chunk, bases_chunk: chunk, ..usual };
         match ProofLayout::new(device, shape, variant) {
             Ok(layout) if needed_bytes(&layout, options.workers as u64) <= budget_bytes => {
                 return Some(layout);
             }
             Ok(_) => {}
-            Err(error) => tracing::debug!(tables, %error, "no layout with tables of bases"),
+            Err(error) => tracing::debug!(tables, %error, "no layout of whole queries"),
         }
-        // Fewer by no less than what takes a window from the sum.
-        tables -= tables.div_ceil(4).max(1);
+        if tables == 1 {
+            return None;
+        }
+        // A window less to share is hardly felt where there are many.
+        tables -= tables.div_ceil(4);
     }
-    None
 }
 
 /// Bytes of the queries that stay and of so many partitions at once.
