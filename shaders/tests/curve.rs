@@ -179,13 +179,25 @@ fn check(curve: Curve, addition: Addition, arithmetic: Arithmetic) {
     }
 }
 
-#[test]
-fn additions() {
-    for arithmetic in Arithmetic::ALL {
-        for curve in Curve::ALL {
-            for addition in [Addition::Affine, Addition::Xyzz] {
-                check(curve, addition, arithmetic);
-            }
+fn additions(arithmetic: Arithmetic) {
+    for curve in Curve::ALL {
+        for addition in [Addition::Affine, Addition::Xyzz] {
+            check(curve, addition, arithmetic);
         }
     }
+}
+
+#[test]
+fn additions_wide() {
+    additions(Arithmetic::Wide);
+}
+
+#[test]
+fn additions_sparse() {
+    additions(Arithmetic::Sparse);
+}
+
+#[test]
+fn additions_narrow() {
+    additions(Arithmetic::Narrow);
 }
