@@ -45,23 +45,7 @@ impl Arithmetic {
     }
 }
 
-/// How formulas are written out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Style {
-    /// Every multiplication in its place. Compiles slowly, and runs out of instruction cache.
-    Unrolled,
-    /// One call of the multiplication in a loop over a small program.
-    Compact,
-    /// As `Compact`, with a call of the square beside it; transforms take two stages at a time.
-    Squared,
-}
-
-impl Style {
-    /// Every one.
-    pub const ALL: [Self; 3] = [Self::Unrolled, Self::Compact, Self::Squared];
-}
-
 /// Every kernel, built.
-pub fn all_kernels(arithmetic: Arithmetic, style: Style) -> Vec<Module> {
-    kernels::ALL.iter().copied().flatten().map(|kernel| kernel.build(arithmetic, style)).collect()
+pub fn all_kernels(arithmetic: Arithmetic) -> Vec<Module> {
+    kernels::ALL.iter().copied().flatten().map(|kernel| kernel.build(arithmetic)).collect()
 }

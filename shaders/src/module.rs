@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Arithmetic, Style};
+use crate::Arithmetic;
 
 /// How a kernel uses a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,13 +50,13 @@ pub struct Kernel {
     /// Its name, for keys, errors and logs.
     pub name: &'static str,
     /// Writes it.
-    pub source: fn(Arithmetic, Style) -> Module,
+    pub source: fn(Arithmetic) -> Module,
 }
 
 impl Kernel {
     /// Writes the kernel.
-    pub fn build(&self, arithmetic: Arithmetic, style: Style) -> Module {
-        (self.source)(arithmetic, style)
+    pub fn build(&self, arithmetic: Arithmetic) -> Module {
+        (self.source)(arithmetic)
     }
 }
 

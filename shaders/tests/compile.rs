@@ -1,7 +1,7 @@
 //! How long the driver takes for each kernel, the first launch included: many compile only then.
 //! Caches off, e.g. with `MESA_SHADER_CACHE_DISABLE=true`:
 //! `cargo test --release -p twinlock-shaders --test compile -- --ignored --nocapture`.
-//! `KERNELS=narrow,compact,msm` picks an arithmetic, a style, and kernels by a part of their name.
+//! `KERNELS=narrow,msm` picks an arithmetic, and kernels by a part of their name.
 
 #![allow(clippy::print_stdout)]
 
@@ -9,7 +9,7 @@ mod gpu;
 
 use std::time::Instant;
 
-use twinlock_shaders::{Arithmetic, Style, all_kernels};
+use twinlock_shaders::{Arithmetic, all_kernels};
 
 /// Seconds of all cores that this process has taken, where Linux tells: wall time says little on a
 /// machine with other work.
@@ -26,17 +26,15 @@ fn each_kernel_launched_with_nothing_to_do() {
     let parts: Vec<String> = picked.split(',').map(str::to_lowercase).collect();
     let named = |name: String| parts.contains(&name.to_lowercase());
     let arithmetic = Arithmetic::ALL.into_iter().find(|a| named(format!("{a:?}")));
-    let style = Style::ALL.into_iter().find(|s| named(format!("{s:?}")));
     let arithmetic = arithmetic.unwrap_or(Arithmetic::Wide);
-    let style = style.unwrap_or(Style::Compact);
-    let filter = parts.get(2).cloned().unwrap_or_default();
+    let filter = parts.get(1).cloned().unwrap_or_default();
     let begin = Instant::now();
     let Some(gpu) = gpu::open(arithmetic) else { return };
     let words = vec![0x5555_5555; 1 << 12];
     let scratch = gpu.buffer(&words);
     let seconds = || cpu_seconds().unwrap_or_else(|| begin.elapsed().as_secs_f64());
     let before = seconds();
-    for module in all_kernels(arithmetic, style) {
+    for module in all_kernels(arithmetic) {
         if !module.name.contains(&filter) {
             continue;
         }
@@ -49,5 +47,5 @@ fn each_kernel_launched_with_nothing_to_do() {
         assert!(found == words, "{} did something", module.name);
         println!("{:24} {:6.2} + {:6.2} s", module.name, made - start, seconds() - made);
     }
-    println!("{arithmetic:?} {style:?}: {:.1} s", seconds() - before);
+    println!("{arithmetic:?}: {:.1} s", seconds() - before);
 }

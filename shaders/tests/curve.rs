@@ -1,4 +1,4 @@
-//! The points' formulas in WGSL, in both styles, against the same programs in plain Rust.
+//! The points' formulas in WGSL against the same programs in plain Rust.
 
 mod gpu;
 
@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::{Coordinate, Fp as CpuFp};
 use twinlock_fields::FP;
 use twinlock_shaders::curve::{self, Curve, Formula};
-use twinlock_shaders::{Access, Arithmetic, Binding, Module, Style, accessors, prelude};
+use twinlock_shaders::{Access, Arithmetic, Binding, Module, accessors, prelude};
 
 /// An element of Fp with operators.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,13 +54,13 @@ enum Addition {
 }
 
 /// `p += q` for each thread's pair.
-fn module(curve: Curve, addition: Addition, arithmetic: Arithmetic, style: Style) -> Module {
+fn module(curve: Curve, addition: Addition, arithmetic: Arithmetic) -> Module {
     let mut body = prelude(&FP, arithmetic);
     let (formula, call) = match addition {
         Addition::Affine => (Formula::AddAffine, "affine_load_q(id, false);\n    add_affine();"),
         Addition::Xyzz => (Formula::Add, "read_q(id);\n    add();"),
     };
-    body += &curve::point_functions(curve, formula, 0, arithmetic, style);
+    body += &curve::point_functions(curve, formula, 0, arithmetic);
     // To the kernel's form.
     let len = curve.xyzz_len();
     for (name, to) in [("p", "P"), ("q", "Q")] {
@@ -161,12 +161,12 @@ fn words<'a>(values: impl Iterator<Item = &'a Fp>) -> Vec<u32> {
     values.flat_map(|value| bytemuck::cast::<[u64; 6], [u32; 12]>(value.0.0)).collect()
 }
 
-fn check(curve: Curve, addition: Addition, arithmetic: Arithmetic, style: Style) {
+fn check(curve: Curve, addition: Addition, arithmetic: Arithmetic) {
     let Some(gpu) = gpu::open(arithmetic) else { return };
     let seed = rand::rngs::OsRng.next_u64();
-    let what = format!("{curve:?} {addition:?} {arithmetic:?} {style:?}, seed {seed}");
+    let what = format!("{curve:?} {addition:?} {arithmetic:?}, seed {seed}");
     let pairs = pairs(curve, addition, &mut ChaCha8Rng::seed_from_u64(seed));
-    let pipeline = gpu.pipeline(&module(curve, addition, arithmetic, style));
+    let pipeline = gpu.pipeline(&module(curve, addition, arithmetic));
     let p = gpu.buffer(&words(pairs.iter().flat_map(|[p, _]| p)));
     let q = gpu.buffer(&words(pairs.iter().flat_map(|[_, q]| q)));
     let len = pairs.len() as u32;
@@ -179,27 +179,25 @@ fn check(curve: Curve, addition: Addition, arithmetic: Arithmetic, style: Style)
     }
 }
 
-#[test]
-fn compact_additions() {
-    for arithmetic in Arithmetic::ALL {
-        for curve in Curve::ALL {
-            for addition in [Addition::Affine, Addition::Xyzz] {
-                check(curve, addition, arithmetic, Style::Compact);
-            }
+fn additions(arithmetic: Arithmetic) {
+    for curve in Curve::ALL {
+        for addition in [Addition::Affine, Addition::Xyzz] {
+            check(curve, addition, arithmetic);
         }
     }
 }
 
 #[test]
-fn squared_additions() {
-    for arithmetic in [Arithmetic::Sparse, Arithmetic::Narrow] {
-        check(Curve::G1, Addition::Affine, arithmetic, Style::Squared);
-    }
+fn additions_wide() {
+    additions(Arithmetic::Wide);
 }
 
-/// Every step is written out by the same few lines, so one formula of one group will do: software
-/// drivers take long for more.
 #[test]
-fn unrolled_additions() {
-    check(Curve::G1, Addition::Affine, Arithmetic::Wide, Style::Unrolled);
+fn additions_sparse() {
+    additions(Arithmetic::Sparse);
+}
+
+#[test]
+fn additions_narrow() {
+    additions(Arithmetic::Narrow);
 }

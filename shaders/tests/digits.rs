@@ -7,7 +7,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::Fr;
 use twinlock_shaders::kernels::digits;
-use twinlock_shaders::{Arithmetic, Kernel, Style};
+use twinlock_shaders::{Arithmetic, Kernel};
 
 /// 0, 1, -1, powers of two and their neighbours, both signs, and random ones.
 fn scalars(rng: &mut ChaCha8Rng) -> Vec<Fr> {
@@ -77,7 +77,7 @@ fn on_gpu(gpu: &Gpu, arithmetic: Arithmetic, scalars: &[Fr], window_bits: u32) -
     let num_windows = 255u32.div_ceil(window_bits);
     let num_buckets = 1u32 << (window_bits - 1);
     let stride = scalars.len() as u32 + 3;
-    let pipeline = |kernel: Kernel| gpu.pipeline(&kernel.build(arithmetic, Style::Compact));
+    let pipeline = |kernel: Kernel| gpu.pipeline(&kernel.build(arithmetic));
     let (count, starts, place) =
         (pipeline(digits::COUNT), pipeline(digits::STARTS), pipeline(digits::PLACE));
     let counts = gpu.buffer(&vec![0; (num_windows * num_buckets) as usize]);

@@ -6,7 +6,7 @@ use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::{FR_MODULUS, Fr};
 use twinlock_shaders::kernels::element::{self, groups};
-use twinlock_shaders::{Arithmetic, Kernel, Style};
+use twinlock_shaders::{Arithmetic, Kernel};
 
 const LENGTHS: [usize; 7] = [1, 2, 127, 128, 129, 1000, 70_000];
 
@@ -49,7 +49,7 @@ fn vectors(arithmetic: Arithmetic) {
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for (kernel, inputs, scaled, twin) in VECTORS {
-        let pipeline = gpu.pipeline(&kernel.build(arithmetic, Style::Unrolled));
+        let pipeline = gpu.pipeline(&kernel.build(arithmetic));
         for len in LENGTHS {
             let [a, b, c] = [(); 3].map(|()| values(len, &mut rng));
             let factor = values(6, &mut rng)[rng.gen_range(0..6)];
@@ -86,7 +86,7 @@ fn to_montgomery(arithmetic: Arithmetic) {
     let Some(gpu) = gpu::open(arithmetic) else { return };
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let pipeline = gpu.pipeline(&element::TO_MONTGOMERY.build(arithmetic, Style::Unrolled));
+    let pipeline = gpu.pipeline(&element::TO_MONTGOMERY.build(arithmetic));
     let mut above = vec![Fr(FR_MODULUS), Fr([u64::MAX; 4]), Fr([0, 0, 0, 1 << 63])];
     for limb in 0..4 {
         let mut value = Fr(FR_MODULUS);
@@ -142,7 +142,7 @@ fn words_are_filled_copied_and_gathered() {
     let Some(gpu) = gpu::open(Arithmetic::Narrow) else { return };
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let pipeline = |kernel: Kernel| gpu.pipeline(&kernel.build(Arithmetic::Narrow, Style::Compact));
+    let pipeline = |kernel: Kernel| gpu.pipeline(&kernel.build(Arithmetic::Narrow));
     let [fill, copy, gather] = [element::FILL, element::COPY, element::GATHER].map(pipeline);
     for len in LENGTHS {
         let mut expected: Vec<u32> = (0..len + 10).map(|_| rng.next_u32()).collect();

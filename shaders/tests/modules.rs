@@ -2,7 +2,7 @@
 
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use twinlock_shaders::{Arithmetic, Module, Style, all_kernels, kernels};
+use twinlock_shaders::{Arithmetic, Module, all_kernels, kernels};
 
 fn validated(text: &str, arithmetic: Arithmetic, what: &str) -> (naga::Module, ModuleInfo) {
     let module = naga::front::wgsl::parse_str(text)
@@ -41,11 +41,10 @@ fn translate(kernel: &Module, module: &naga::Module, info: &ModuleInfo) {
 
 #[test]
 fn every_kernel_is_valid_and_translates() {
-    for (arithmetic, style) in Arithmetic::ALL.into_iter().flat_map(|a| Style::ALL.map(|s| (a, s)))
-    {
-        let measure = kernels::measure::ADDITIONS.build(arithmetic, style);
-        for kernel in all_kernels(arithmetic, style).into_iter().chain([measure]) {
-            let what = format!("{} {arithmetic:?} {style:?}", kernel.name);
+    for arithmetic in Arithmetic::ALL {
+        let measure = kernels::measure::ADDITIONS.build(arithmetic);
+        for kernel in all_kernels(arithmetic).into_iter().chain([measure]) {
+            let what = format!("{} {arithmetic:?}", kernel.name);
             let (module, info) = validated(&kernel.wgsl, arithmetic, &what);
             translate(&kernel, &module, &info);
             let immediates = kernel.wgsl_with_immediates();
@@ -62,7 +61,7 @@ fn every_kernel_is_valid_and_translates() {
 
 #[test]
 fn names_are_unique() {
-    let kernels = all_kernels(Arithmetic::Narrow, Style::Compact);
+    let kernels = all_kernels(Arithmetic::Narrow);
     for (i, kernel) in kernels.iter().enumerate() {
         assert!(kernels[..i].iter().all(|other| other.name != kernel.name), "{}", kernel.name);
     }

@@ -6,10 +6,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::Fr;
 use twinlock_cpu::ntt::{self, Direction, Order};
+use twinlock_shaders::Arithmetic;
 use twinlock_shaders::kernels::ntt::{
     Buffer, Dispatch, KERNELS, LG_TILE, MAX_LG, Transform, plan, plan_in_steps, workspace_bytes,
 };
-use twinlock_shaders::{Arithmetic, Style};
 
 struct Ntts {
     gpu: gpu::Gpu,
@@ -17,10 +17,10 @@ struct Ntts {
 }
 
 impl Ntts {
-    fn open(arithmetic: Arithmetic, style: Style) -> Option<Self> {
+    fn open(arithmetic: Arithmetic) -> Option<Self> {
         let gpu = gpu::open(arithmetic)?;
         let pipelines =
-            KERNELS.iter().map(|kernel| gpu.pipeline(&kernel.build(arithmetic, style))).collect();
+            KERNELS.iter().map(|kernel| gpu.pipeline(&kernel.build(arithmetic))).collect();
         Some(Self { gpu, pipelines })
     }
 
@@ -92,8 +92,8 @@ fn random(lg: u32, rng: &mut ChaCha8Rng) -> Vec<Fr> {
     (0..1 << lg).map(draw).collect()
 }
 
-fn check(arithmetic: Arithmetic, style: Style, sizes: impl IntoIterator<Item = u32>) {
-    let Some(ntts) = Ntts::open(arithmetic, style) else { return };
+fn check(arithmetic: Arithmetic, sizes: impl IntoIterator<Item = u32>) {
+    let Some(ntts) = Ntts::open(arithmetic) else { return };
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for lg in sizes {
@@ -102,30 +102,29 @@ fn check(arithmetic: Arithmetic, style: Style, sizes: impl IntoIterator<Item = u
             let found = ntts.run(transform, &values);
             let expected = on_the_cpu(transform, &values);
             let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{transform:?}, {arithmetic:?} {style:?}, seed {seed}");
+            assert_eq!(differs, None, "{transform:?}, {arithmetic:?}, seed {seed}");
         }
     }
 }
 
 #[test]
 fn every_transform_wide() {
-    check(Arithmetic::Wide, Style::Unrolled, 0..=14);
+    check(Arithmetic::Wide, 0..=14);
 }
 
 #[test]
 fn every_transform_narrow() {
-    check(Arithmetic::Narrow, Style::Compact, 0..=14);
+    check(Arithmetic::Narrow, 0..=14);
 }
 
 #[test]
 fn every_transform_sparse() {
-    check(Arithmetic::Sparse, Style::Unrolled, 0..=11);
-    check(Arithmetic::Sparse, Style::Compact, [3, 8, 12]);
+    check(Arithmetic::Sparse, 0..=12);
 }
 
 #[test]
 fn three_passes() {
-    let Some(ntts) = Ntts::open(Arithmetic::Sparse, Style::Unrolled) else { return };
+    let Some(ntts) = Ntts::open(Arithmetic::Sparse) else { return };
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let lg = 2 * LG_TILE + 1;
@@ -143,7 +142,7 @@ fn three_passes() {
 /// Large domains take several dispatches a pass.
 #[test]
 fn passes_in_steps() {
-    let Some(ntts) = Ntts::open(Arithmetic::Narrow, Style::Compact) else { return };
+    let Some(ntts) = Ntts::open(Arithmetic::Narrow) else { return };
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let values = random(LG_TILE + 3, &mut rng);

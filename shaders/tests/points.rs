@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::{Coordinate, Fp};
 use twinlock_fields::FP;
 use twinlock_shaders::kernels::points;
-use twinlock_shaders::{Arithmetic, Kernel, Style};
+use twinlock_shaders::{Arithmetic, Kernel};
 
 /// Bytes of an element of Fp.
 const FP_BYTES: usize = 48;
@@ -128,7 +128,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 fn check<P: Points>(gpu: &Gpu, arithmetic: Arithmetic, rng: &mut ChaCha8Rng) {
-    let pipeline = gpu.pipeline(&P::DECODE.build(arithmetic, Style::Compact));
+    let pipeline = gpu.pipeline(&P::DECODE.build(arithmetic));
     let all = encodings::<P>(rng);
     // More than a workgroup; from the first good ones alone, too.
     for (len, on_curve, in_place) in

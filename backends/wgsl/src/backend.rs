@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use twinlock_api::{Backend, Device, Discovered, Error, OpenOptions, Result};
-use twinlock_shaders::{Arithmetic, Style};
+use twinlock_shaders::Arithmetic;
 
 use crate::adapters::{self, NAME};
 use crate::device::WgslDevice;
@@ -15,7 +15,6 @@ use crate::settings::Settings;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WgslBackend {
     arithmetic: Option<Arithmetic>,
-    style: Option<Style>,
     memory_bytes: Option<u64>,
     buffer_bytes: Option<u64>,
     binding_bytes: Option<u64>,
@@ -27,12 +26,6 @@ impl WgslBackend {
     #[must_use]
     pub const fn with_arithmetic(self, arithmetic: Arithmetic) -> Self {
         Self { arithmetic: Some(arithmetic), ..self }
-    }
-
-    /// The same with this style, whatever the environment says.
-    #[must_use]
-    pub const fn with_style(self, style: Style) -> Self {
-        Self { style: Some(style), ..self }
     }
 
     /// The same with devices of which at most this much is used, in bytes: for regions, and for what
@@ -60,7 +53,6 @@ impl WgslBackend {
         let settings = Settings::from_env()?;
         Ok(Settings {
             arithmetic: self.arithmetic.or(settings.arithmetic),
-            style: self.style.or(settings.style),
             memory_bytes: self.memory_bytes.or(settings.memory_bytes),
             buffer_bytes: self.buffer_bytes,
             binding_bytes: self.binding_bytes,

@@ -162,7 +162,7 @@ impl BoundView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use twinlock_shaders::{Arithmetic, Style, all_kernels};
+    use twinlock_shaders::{Arithmetic, all_kernels};
 
     fn limits(buffer: u64, binding: u64, bindings: u32) -> wgpu::Limits {
         wgpu::Limits {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn no_kernel_has_more_bindings() {
-        let kernels = all_kernels(Arithmetic::Narrow, Style::Compact);
+        let kernels = all_kernels(Arithmetic::Narrow);
         let most = kernels.iter().map(|kernel| kernel.bindings.len()).max();
         assert_eq!(most, Some(MAX_BINDINGS as usize));
     }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use twinlock_api::{DeviceInfo, Error, Result};
-use twinlock_shaders::{Arithmetic, Style};
+use twinlock_shaders::Arithmetic;
 
 use crate::chunks::Chunks;
 use crate::faults::Faults;
@@ -29,7 +29,6 @@ pub(crate) struct Gpu {
     /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
     pub(crate) immediate_bytes: u32,
     pub(crate) arithmetic: Arithmetic,
-    pub(crate) style: Style,
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) params: ParamPool,
     pub(crate) pipelines: Pipelines,

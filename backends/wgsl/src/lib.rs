@@ -7,7 +7,6 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `TWINLOCK_WGSL_ARITHMETIC` | `wide` or `sparse` (64-bit products) or `narrow` (13-bit limbs), instead of the device's choice |
-//! | `TWINLOCK_WGSL_STYLE` | `compact`, `squared` or `unrolled`, instead of `compact` |
 //! | `TWINLOCK_WGSL_MEMORY_BYTES` | the most bytes of a device that are used: regions, and what opening it took where that can be measured |
 //! | `TWINLOCK_WGSL_PROFILE` | `1` logs each kernel's time on the device when that is closed |
 //! | `TWINLOCK_WGSL_EAGER` | `1` compiles and launches every kernel at open on software devices too |
@@ -39,4 +38,4 @@ pub use adapters::is_software;
 pub use backend::WgslBackend;
 #[doc(hidden)]
 pub use faults::Faults;
-pub use twinlock_shaders::{Arithmetic, Style};
+pub use twinlock_shaders::Arithmetic;

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use twinlock_shaders::Arithmetic;
 use twinlock_shaders::kernels::measure::{ADDITIONS, POINTS, THREADS};
-use twinlock_shaders::{Arithmetic, Style};
 
 use crate::gpu::Scopes;
 
@@ -61,10 +61,9 @@ pub(crate) fn fastest(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
     candidates: &[Arithmetic],
-    style: Style,
     amount: Amount,
 ) -> Option<Arithmetic> {
-    let run = |arithmetic| Run::new(device, queue, arithmetic, style, amount);
+    let run = |arithmetic| Run::new(device, queue, arithmetic, amount);
     let mut runs: Vec<_> = candidates
         .iter()
         .filter_map(|arithmetic| Some((*arithmetic, run(*arithmetic)?)))
@@ -98,11 +97,10 @@ impl Run {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         arithmetic: Arithmetic,
-        style: Style,
         amount: Amount,
     ) -> Option<Self> {
         let Amount { chains, rounds } = amount;
-        let module = ADDITIONS.build(arithmetic, style);
+        let module = ADDITIONS.build(arithmetic);
         let scopes = Scopes::push(device);
         // SAFETY: the kernel has been validated by naga, its loop ends after `rounds`, and its
         // indices lie within the buffer that is bound here, by `total`.
@@ -208,9 +206,9 @@ mod tests {
             .filter(|arithmetic| !arithmetic.needs_int64() || !required_features.is_empty())
             .collect();
         let amount = Amount { chains: THREADS, rounds: 2 };
-        let found = fastest(&device, &queue, &candidates, Style::Compact, amount);
+        let found = fastest(&device, &queue, &candidates, amount);
         assert!(found.is_some_and(|found| candidates.contains(&found)), "{found:?}");
-        assert_eq!(fastest(&device, &queue, &[], Style::Compact, amount), None);
+        assert_eq!(fastest(&device, &queue, &[], amount), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use twinlock_api::{DeviceInfo, Error, Result};
-use twinlock_shaders::{Arithmetic, Style};
+use twinlock_shaders::Arithmetic;
 
 use crate::adapters::Found;
 use crate::budget;
@@ -60,8 +60,6 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     faults.attach(&device, &timeline);
 
     let software = adapter_info.device_type == wgpu::DeviceType::Cpu;
-    // Less text is faster on GPUs too: they hold few instructions near.
-    let style = settings.style.unwrap_or(Style::Compact);
     let wide = features.contains(wgpu::Features::SHADER_INT64);
     let arithmetic = match settings.arithmetic {
         Some(arithmetic) if arithmetic.needs_int64() && !wide => {
@@ -71,7 +69,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         Some(arithmetic) => arithmetic,
         None if !wide => Arithmetic::Narrow,
         None if software => Arithmetic::Wide,
-        None => measured(&device, &queue, &adapter_info, style),
+        None => measured(&device, &queue, &adapter_info),
     };
 
     let cache_file = features
@@ -94,7 +92,6 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         queue,
         limits,
         arithmetic,
-        style,
         timeline,
         faults,
         polling: Mutex::default(),
@@ -102,7 +99,6 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     tracing::debug!(
         device = gpu.info.name,
         ?arithmetic,
-        ?style,
         params_bytes = gpu.params.size_bytes(),
         "opened"
     );
@@ -129,18 +125,12 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
 }
 
 /// The arithmetic that was the fastest at the device's first use, or is now.
-fn measured(
-    device: &wgpu::Device,
-    queue: &wgpu::Queue,
-    info: &wgpu::AdapterInfo,
-    style: Style,
-) -> Arithmetic {
-    let file = choice_file(info, style);
+fn measured(device: &wgpu::Device, queue: &wgpu::Queue, info: &wgpu::AdapterInfo) -> Arithmetic {
+    let file = choice_file(info);
     if let Some(arithmetic) = file.as_deref().and_then(measure::remembered) {
         return arithmetic;
     }
-    let Some(arithmetic) = measure::fastest(device, queue, &Arithmetic::ALL, style, Amount::FULL)
-    else {
+    let Some(arithmetic) = measure::fastest(device, queue, &Arithmetic::ALL, Amount::FULL) else {
         return Arithmetic::Wide;
     };
     if let Some(file) = &file
@@ -160,12 +150,12 @@ fn version(info: &wgpu::AdapterInfo) -> String {
         .collect()
 }
 
-/// Where the measured arithmetic is kept: one file a kind of adapter, driver version and style, and
-/// version of ours, whose kernels may differ.
-fn choice_file(info: &wgpu::AdapterInfo, style: Style) -> Option<PathBuf> {
+/// Where the measured arithmetic is kept: one file a kind of adapter, driver version and version
+/// of ours, whose kernels may differ.
+fn choice_file(info: &wgpu::AdapterInfo) -> Option<PathBuf> {
     let folder = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
     let name = format!(
-        "arithmetic_{:?}_{}_{}_{style:?}_{}_{}_",
+        "arithmetic_{:?}_{}_{}_{}_{}_",
         info.backend,
         info.vendor,
         info.device,

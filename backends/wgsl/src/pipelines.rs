@@ -165,7 +165,7 @@ impl Pipelines {
 
     fn compile(&self, gpu: &Gpu, kernel: &Kernel, parts: u32) -> Result<Pipeline> {
         let start = std::time::Instant::now();
-        let module = kernel.build(gpu.arithmetic, gpu.style);
+        let module = kernel.build(gpu.arithmetic);
         let name = kernel.name;
         let failed = |reason: String| Error::KernelFailed { name, reason };
         let param_bytes = module.params_words() as u64 * 4;

@@ -1,15 +1,13 @@
 //! Choices that the environment can override.
 
 use twinlock_api::{Error, Result};
-use twinlock_shaders::{Arithmetic, Style};
+use twinlock_shaders::Arithmetic;
 
 /// What overrides a device's own choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `TWINLOCK_WGSL_ARITHMETIC`: `wide`, `sparse` or `narrow`.
     pub arithmetic: Option<Arithmetic>,
-    /// `TWINLOCK_WGSL_STYLE`: `unrolled`, `compact` or `squared`.
-    pub style: Option<Style>,
     /// `TWINLOCK_WGSL_MEMORY_BYTES`: the most bytes of a device that are used: regions, and what
     /// opening it took where that can be measured.
     pub memory_bytes: Option<u64>,
@@ -36,7 +34,6 @@ impl Settings {
 
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         const ARITHMETIC: &str = "TWINLOCK_WGSL_ARITHMETIC";
-        const STYLE: &str = "TWINLOCK_WGSL_STYLE";
         const MEMORY: &str = "TWINLOCK_WGSL_MEMORY_BYTES";
         let arithmetic = match lookup(ARITHMETIC).as_deref() {
             None | Some("") => None,
@@ -48,16 +45,6 @@ impl Settings {
                 return Err(Error::invalid(message));
             }
         };
-        let style = match lookup(STYLE).as_deref() {
-            None | Some("") => None,
-            Some("unrolled") => Some(Style::Unrolled),
-            Some("compact") => Some(Style::Compact),
-            Some("squared") => Some(Style::Squared),
-            Some(text) => {
-                let message = format!("{STYLE}={text} is not unrolled, compact or squared");
-                return Err(Error::invalid(message));
-            }
-        };
         let number = |text: String| {
             text.trim()
                 .parse()
@@ -65,7 +52,6 @@ impl Settings {
         };
         Ok(Self {
             arithmetic,
-            style,
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
             buffer_bytes: None,
             binding_bytes: None,
@@ -91,25 +77,21 @@ mod tests {
         assert_eq!(read(&[]).expect("nothing set"), Settings::default());
         let all = read(&[
             ("TWINLOCK_WGSL_ARITHMETIC", "narrow"),
-            ("TWINLOCK_WGSL_STYLE", "unrolled"),
             ("TWINLOCK_WGSL_MEMORY_BYTES", "4096"),
             ("TWINLOCK_WGSL_PROFILE", "1"),
             ("TWINLOCK_WGSL_EAGER", "1"),
         ]);
         let expected = Settings {
             arithmetic: Some(Arithmetic::Narrow),
-            style: Some(Style::Unrolled),
             memory_bytes: Some(4096),
             profile: true,
             eager: true,
             ..Settings::default()
         };
         assert_eq!(all.expect("all set"), expected);
-        for (name, value) in [
-            ("TWINLOCK_WGSL_ARITHMETIC", "u64"),
-            ("TWINLOCK_WGSL_STYLE", "Compact"),
-            ("TWINLOCK_WGSL_MEMORY_BYTES", "4 GiB"),
-        ] {
+        for (name, value) in
+            [("TWINLOCK_WGSL_ARITHMETIC", "u64"), ("TWINLOCK_WGSL_MEMORY_BYTES", "4 GiB")]
+        {
             let error = read(&[(name, value)]).expect_err("nonsense").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }

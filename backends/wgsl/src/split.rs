@@ -195,7 +195,7 @@ fn enclosed(text: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
     use naga::valid::{Capabilities, ValidationFlags, Validator};
-    use twinlock_shaders::{Arithmetic, Style, all_kernels};
+    use twinlock_shaders::{Arithmetic, all_kernels};
 
     #[test]
     fn accesses_become_calls() {
@@ -221,32 +221,26 @@ mod tests {
     fn every_kernel_can_be_split() {
         let flags = ValidationFlags::all();
         for arithmetic in Arithmetic::ALL {
-            for style in [Style::Unrolled, Style::Compact] {
-                for kernel in all_kernels(arithmetic, style) {
-                    for (wgsl, parts) in
-                        [(kernel.wgsl.clone(), 2), (kernel.wgsl_with_immediates(), 3)]
-                    {
-                        let text = split(&wgsl, &kernel.bindings, parts);
-                        let what = kernel.name;
-                        let module = naga::front::wgsl::parse_str(&text).unwrap_or_else(|error| {
-                            panic!("{what}: {}", error.emit_to_string(&text))
-                        });
-                        Validator::new(flags, Capabilities::all())
-                            .validate(&module)
-                            .unwrap_or_else(|error| {
-                                panic!("{what}: {}", error.emit_to_string(&text))
-                            });
-                        let bound = |space| {
-                            let of = |(_, variable): &(_, &naga::GlobalVariable)| {
-                                std::mem::discriminant(&variable.space)
-                                    == std::mem::discriminant(&space)
-                            };
-                            module.global_variables.iter().filter(of).count()
+            for kernel in all_kernels(arithmetic) {
+                for (wgsl, parts) in [(kernel.wgsl.clone(), 2), (kernel.wgsl_with_immediates(), 3)]
+                {
+                    let text = split(&wgsl, &kernel.bindings, parts);
+                    let what = kernel.name;
+                    let module = naga::front::wgsl::parse_str(&text)
+                        .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(&text)));
+                    Validator::new(flags, Capabilities::all())
+                        .validate(&module)
+                        .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(&text)));
+                    let bound = |space| {
+                        let of = |(_, variable): &(_, &naga::GlobalVariable)| {
+                            std::mem::discriminant(&variable.space)
+                                == std::mem::discriminant(&space)
                         };
-                        let access = naga::StorageAccess::empty();
-                        let storage = bound(naga::AddressSpace::Storage { access });
-                        assert_eq!(storage, kernel.bindings.len() * parts as usize, "{what}");
-                    }
+                        module.global_variables.iter().filter(of).count()
+                    };
+                    let access = naga::StorageAccess::empty();
+                    let storage = bound(naga::AddressSpace::Storage { access });
+                    assert_eq!(storage, kernel.bindings.len() * parts as usize, "{what}");
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! The suite on this backend's devices, each in three ways: with the arithmetic and style that it
-//! chooses itself; as one without 64-bit integers and without what Vulkan alone has (`narrow`); and
-//! as one with tiny buffers and bindings (`chunks`).
+//! The suite on this backend's devices, each in three ways: with the arithmetic that it chooses
+//! itself; as one without 64-bit integers and without what Vulkan alone has (`narrow`); and as one
+//! with tiny buffers and bindings (`chunks`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -159,7 +159,7 @@ fn affine_of<P: Points>(xyzz: &[Fp]) -> Vec<Fp> {
     [x, y].concat()
 }
 
-/// The compact style's loop, in Rust.
+/// The kernels' loop over a table, in Rust.
 fn run_table<T: Number>(table: &Encoded, inputs: &[T], outputs: usize) -> Vec<T> {
     let zero = T::default();
     let mut slots = vec![zero; table.num_slots];

@@ -1,17 +1,15 @@
-//! Formulas as WGSL functions, in every style, and points in memory.
+//! Formulas as WGSL functions, and points in memory.
 //!
-//! A kernel has one formula. Its operands lie in private *slots*, packed values that the compact
-//! styles' loop computes with: the first point, and the result, at `P` = 0, the second at `Q`; spare
-//! points from `SPARE` on. Loops move them, so that what moving costs in text is there once.
+//! A kernel has one formula. Its operands lie in private *slots*, packed values that a loop over the
+//! formula's table computes with: the first point, and the result, at `P` = 0, the second at `Q`;
+//! spare points from `SPARE` on. Loops move them, so that what moving costs in text is there once.
 //! Points of an MSM's own lie in memory as in slots: loose, in the radix of the kernel; ZZ = 0 is
 //! the identity. Affine points come from others, in canonical form.
 
-use std::fmt::Write as _;
-
 use super::Curve;
+use crate::Arithmetic;
 use crate::field::{kernel_radix_bits, literal, loose};
-use crate::formula::{Opcode, Part, Rare, Reg, Routine, Step};
-use crate::{Arithmetic, Style};
+use crate::formula::{Opcode, Routine};
 use twinlock_fields::FP;
 
 /// 16-byte units of an element of Fp.
@@ -48,14 +46,8 @@ pub fn point_functions(
     formula: Formula,
     spare: usize,
     arithmetic: Arithmetic,
-    style: Style,
 ) -> String {
-    let routine = formula.routine(curve);
-    let body = match style {
-        Style::Unrolled => unrolled(&routine),
-        Style::Compact => compact(&routine, false),
-        Style::Squared => compact(&routine, true),
-    };
+    let body = interpreter(&formula.routine(curve));
     let (degree, affine_len, len) = (curve.degree(), curve.affine_len(), curve.xyzz_len());
     let zero = |first: usize, count: usize| {
         list(count, " && ", |i| format!("fp_words_are_zero(slots[at + {}u])", first + i))
@@ -193,50 +185,10 @@ struct Body {
     slots: usize,
 }
 
-fn unrolled(routine: &Routine) -> Body {
-    let mut code = String::new();
-    let Rare { zeros, part, instead } = &routine.rare;
-    for i in 0..routine.num_inputs {
-        let _ = writeln!(code, "let r{i} = fp_from_words(slots[{i}]);");
-    }
-    write_steps(&mut code, &routine.head, zeros);
-    if !zeros.is_empty() {
-        let zero: Vec<_> =
-            zeros.iter().map(|r| format!("fp_words_are_zero(fp_to_words(r{r}))")).collect();
-        let _ = writeln!(code, "let rare = {};\nif rare {{", zero.join(" && "));
-        write_steps(&mut code, part, &[]);
-        for (target, source) in zeros.iter().zip(instead) {
-            let _ = writeln!(code, "r{target} = r{source};");
-        }
-        code.push_str("}\n");
-    }
-    write_steps(&mut code, &routine.tail, &[]);
-    for (slot, output) in routine.outputs.iter().enumerate() {
-        let _ = writeln!(code, "slots[{slot}] = fp_to_words(r{output});");
-    }
-    let slots = routine.outputs.len().max(routine.num_inputs.into());
-    Body { globals: String::new(), code, slots }
-}
-
-/// Each step as a declaration; `variable` ones are assigned again later.
-fn write_steps(code: &mut String, part: &Part, variable: &[Reg]) {
-    for (result, step) in (part.first..).zip(&part.steps) {
-        let word = if variable.contains(&result) { "var" } else { "let" };
-        let _ = match step {
-            Step::Mul(a, b) => writeln!(code, "{word} r{result} = fp_mul_loose(r{a}, r{b});"),
-            Step::Sqr(a) => writeln!(code, "{word} r{result} = fp_sqr_loose(r{a});"),
-            Step::Add(a, b) => writeln!(code, "{word} r{result} = fp_add_loose(r{a}, r{b});"),
-            Step::Sub(a, b) => writeln!(code, "{word} r{result} = fp_sub_loose(r{a}, r{b});"),
-            Step::UnlessRare(a) => {
-                writeln!(code, "{word} r{result} = fp_select(r{a}, fp_zero(), rare);")
-            }
-        };
-    }
-}
-
-/// A loop over the routine's table: one call site for each kind of step, of squares only if
-/// `squares`. Slots are packed: limbs may be many more than words.
-fn compact(routine: &Routine, squares: bool) -> Body {
+/// A loop over the routine's table: one call of each operation, for text takes long to compile and
+/// GPUs hold few instructions near. A square's operand is named twice, and multiplied by itself.
+/// Slots are packed: limbs may be many more than words.
+fn interpreter(routine: &Routine) -> Body {
     let table = routine.encode();
     let words = table.words.iter().map(|word| format!("{word}u")).collect::<Vec<_>>().join(", ");
     let (len, slots) = (table.words.len(), table.num_slots);
@@ -260,12 +212,6 @@ if !rare {{ at = {}u; }}
         let zero = format!("if rare && opcode == {unless_rare}u {{ r = FpWords(); }}\n");
         (decide, zero)
     };
-    let square = Opcode::Sqr as u32;
-    let square = if squares {
-        format!("case {square}u: {{ r = fp_to_words(fp_sqr_loose(a)); }}\n")
-    } else {
-        String::new()
-    };
     let code = format!(
         "var at = 0u;
 var rare = false;
@@ -281,7 +227,7 @@ let b = fp_from_words(slots[step >> 24u]);
 switch opcode {{
 case {add}u: {{ r = fp_to_words(fp_add_loose(a, b)); }}
 case {sub}u: {{ r = fp_to_words(fp_sub_loose(a, b)); }}
-{square}default: {{ r = fp_to_words(fp_mul_loose(a, b)); }}
+default: {{ r = fp_to_words(fp_mul_loose(a, b)); }}
 }}
 }}
 {zero_if_rare}slots[(step >> 8u) & 255u] = r;

@@ -1,4 +1,4 @@
-//! Routines as tables for the interpreting loop of the compact style.
+//! Routines as tables for a loop that interprets them.
 //!
 //! Registers become slots of a small array, reused as soon as a value has been read for the last
 //! time.

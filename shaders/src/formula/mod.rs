@@ -1,8 +1,8 @@
 //! Straight-line programs over field registers.
 //!
 //! A formula is written once, in Rust, against [`Algebra`]; a [`Recorder`] turns it into steps over
-//! Fp. From the steps come WGSL written out in full, the table that a small loop in WGSL
-//! interprets ([`Encoded`]), and a twin in plain Rust ([`Routine::interpret`]).
+//! Fp. From the steps come the table that a small loop in WGSL interprets ([`Encoded`]), and a twin
+//! in plain Rust ([`Routine::interpret`]).
 
 mod algebra;
 mod encode;

@@ -13,7 +13,7 @@
 use twinlock_fields::FR;
 
 use crate::curve::list;
-use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, literal, prelude};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, accessors, literal, prelude};
 
 /// Threads of a workgroup of [`COUNT`] and [`PLACE`].
 pub const THREADS: u32 = 128;
@@ -90,7 +90,7 @@ fn scalars() -> Binding {
     Binding::elements("scalars", Access::ReadWrite)
 }
 
-fn count(arithmetic: Arithmetic, _: Style) -> Module {
+fn count(arithmetic: Arithmetic) -> Module {
     let each = "            let bucket = (window << (c - 1u)) + magnitude - 1u;
             atomicAdd(&counts[params.counts_offset + bucket], 1u);";
     Module::assemble(
@@ -103,7 +103,7 @@ fn count(arithmetic: Arithmetic, _: Style) -> Module {
     )
 }
 
-fn place(arithmetic: Arithmetic, _: Style) -> Module {
+fn place(arithmetic: Arithmetic) -> Module {
     // A cursor never passes the stride, unless the scalars changed between the passes.
     let each = "            if window >= params.window_first {
                 let bucket = (window << (c - 1u)) + magnitude - 1u;
@@ -131,7 +131,7 @@ fn place(arithmetic: Arithmetic, _: Style) -> Module {
     )
 }
 
-fn starts(_: Arithmetic, _: Style) -> Module {
+fn starts(_: Arithmetic) -> Module {
     let main = format!(
         "    if group >= params.num_windows {{ return; }}
     let num_buckets = params.num_buckets;

@@ -4,7 +4,7 @@
 
 use twinlock_fields::FR;
 
-use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, literal, prelude};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, accessors, literal, prelude};
 
 /// Threads of a workgroup.
 pub const THREADS: u32 = 128;
@@ -76,19 +76,19 @@ fn assemble(
     Module::assemble(name, THREADS, bindings, params, body, &main)
 }
 
-fn fill(_: Arithmetic, _: Style) -> Module {
+fn fill(_: Arithmetic) -> Module {
     let main = "    target_words[params.target_words_offset + id] = params.word;";
     assemble(FILL.name, vec![words("target_words")], &["word"], "", main)
 }
 
-fn copy(_: Arithmetic, _: Style) -> Module {
+fn copy(_: Arithmetic) -> Module {
     let bindings = vec![words("source_words"), words("target_words")];
     let main = "    target_words[params.target_words_offset + id] =
         source_words[params.source_words_offset + id];";
     assemble(COPY.name, bindings, &[], "", main)
 }
 
-fn gather(_: Arithmetic, _: Style) -> Module {
+fn gather(_: Arithmetic) -> Module {
     let bindings = vec![elements("source_elements"), words("indices"), elements("target_elements")];
     let main = "    let index = indices[params.indices_offset + id];
     var low = vec4<u32>();
@@ -125,34 +125,34 @@ fn arithmetic_kernel(
 
 const AB: [&str; 3] = ["a", "b", "result"];
 
-fn add(arithmetic: Arithmetic, _: Style) -> Module {
+fn add(arithmetic: Arithmetic) -> Module {
     let main = "    fr_store_raw_result(at, fr_add(fr_load_raw_a(at), fr_load_raw_b(at)));";
     arithmetic_kernel(ADD.name, arithmetic, &AB, &[], main)
 }
 
-fn sub(arithmetic: Arithmetic, _: Style) -> Module {
+fn sub(arithmetic: Arithmetic) -> Module {
     let main = "    fr_store_raw_result(at, fr_sub(fr_load_raw_a(at), fr_load_raw_b(at)));";
     arithmetic_kernel(SUB.name, arithmetic, &AB, &[], main)
 }
 
-fn mul(arithmetic: Arithmetic, _: Style) -> Module {
+fn mul(arithmetic: Arithmetic) -> Module {
     let main = "    fr_store_raw_result(at, fr_mul(fr_load_raw_a(at), fr_load_b(at)));";
     arithmetic_kernel(MUL.name, arithmetic, &AB, &[], main)
 }
 
-fn scale(arithmetic: Arithmetic, _: Style) -> Module {
+fn scale(arithmetic: Arithmetic) -> Module {
     let main = "    fr_store_raw_result(at, fr_mul(fr_load_raw_a(at), factor()));";
     arithmetic_kernel(SCALE.name, arithmetic, &["a", "result"], &FACTOR, main)
 }
 
-fn mul_sub_scale(arithmetic: Arithmetic, _: Style) -> Module {
+fn mul_sub_scale(arithmetic: Arithmetic) -> Module {
     let main = "    let product = fr_mul(fr_load_raw_a(at), fr_load_b(at));
     fr_store_raw_result(at, fr_mul(fr_sub(product, fr_load_raw_c(at)), factor()));";
     let names = ["a", "b", "c", "result"];
     arithmetic_kernel(MUL_SUB_SCALE.name, arithmetic, &names, &FACTOR, main)
 }
 
-fn to_montgomery(arithmetic: Arithmetic, _: Style) -> Module {
+fn to_montgomery(arithmetic: Arithmetic) -> Module {
     let radix = literal(&FR, arithmetic, &FR.one_montgomery());
     let names = ["integers", "result"];
     let mut body = prelude(&FR, arithmetic);
@@ -171,7 +171,7 @@ fn to_montgomery(arithmetic: Arithmetic, _: Style) -> Module {
     assemble(TO_MONTGOMERY.name, bindings, &[], &body, &main)
 }
 
-fn from_montgomery(arithmetic: Arithmetic, _: Style) -> Module {
+fn from_montgomery(arithmetic: Arithmetic) -> Module {
     let inverse = FR.power_of_two(-(FR.radix_bits() as i32));
     let main = format!(
         "    fr_store_raw_result(at, fr_mul(fr_load_raw_a(at), {}));",

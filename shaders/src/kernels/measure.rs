@@ -3,7 +3,7 @@
 use twinlock_fields::FP;
 
 use crate::curve::{Curve, Formula, affine_accessor, point_accessors, point_functions};
-use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, accessors, prelude};
 
 /// Threads of a workgroup.
 pub const THREADS: u32 = 64;
@@ -16,9 +16,9 @@ pub const POINTS: u32 = 64;
 /// total (threads), rounds.
 pub const ADDITIONS: Kernel = Kernel { name: "measure_additions", source: additions };
 
-fn additions(arithmetic: Arithmetic, style: Style) -> Module {
+fn additions(arithmetic: Arithmetic) -> Module {
     let mut body = prelude(&FP, arithmetic);
-    body += &point_functions(Curve::G1, Formula::AddAffine, 0, arithmetic, style);
+    body += &point_functions(Curve::G1, Formula::AddAffine, 0, arithmetic);
     body += &accessors(&FP, "data", true, arithmetic);
     body += &point_accessors(Curve::G1, "data");
     body += &affine_accessor(Curve::G1, "data");

@@ -15,7 +15,7 @@ use twinlock_fields::FP;
 use crate::curve::{
     Curve, FP_UNITS, Formula, affine_accessor, point_accessors, point_functions, store_coordinates,
 };
-use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, accessors, prelude};
 
 /// Threads of a workgroup.
 pub const THREADS: u32 = 64;
@@ -28,45 +28,41 @@ pub const NO_KEY: u32 = u32::MAX;
 /// Bindings: offsets and entries (a plan's), bases, accumulator (elements), heads (elements, `runs`
 /// a window), keys (words), indices (words; any unless `indexed`). Params: total, dispatch_runs,
 /// run_first, runs, run_len, num_buckets, len, stride, base_first, num_bases, indexed.
-pub const ACCUMULATE_G1: Kernel = Kernel {
-    name: "msm_accumulate_g1",
-    source: |a, s| accumulate("msm_accumulate_g1", Curve::G1, a, s),
-};
+pub const ACCUMULATE_G1: Kernel =
+    Kernel { name: "msm_accumulate_g1", source: |a| accumulate("msm_accumulate_g1", Curve::G1, a) };
 /// As [`ACCUMULATE_G1`].
-pub const ACCUMULATE_G2: Kernel = Kernel {
-    name: "msm_accumulate_g2",
-    source: |a, s| accumulate("msm_accumulate_g2", Curve::G2, a, s),
-};
+pub const ACCUMULATE_G2: Kernel =
+    Kernel { name: "msm_accumulate_g2", source: |a| accumulate("msm_accumulate_g2", Curve::G2, a) };
 /// Folds a level of heads into the accumulator and the next level. One thread a run of `run_len`
 /// heads, `runs_out` runs a window. Bindings: accumulator, heads, keys. Params: total, runs_in,
 /// runs_out, run_len, in_first, out_first (of the first window, in heads), num_buckets.
 pub const FOLD_G1: Kernel =
-    Kernel { name: "msm_fold_g1", source: |a, s| fold("msm_fold_g1", Curve::G1, a, s) };
+    Kernel { name: "msm_fold_g1", source: |a| fold("msm_fold_g1", Curve::G1, a) };
 /// As [`FOLD_G1`].
 pub const FOLD_G2: Kernel =
-    Kernel { name: "msm_fold_g2", source: |a, s| fold("msm_fold_g2", Curve::G2, a, s) };
+    Kernel { name: "msm_fold_g2", source: |a| fold("msm_fold_g2", Curve::G2, a) };
 /// Sums of segments of buckets, bucket b counted b + 1 times. One thread a segment of
 /// `segment_len` buckets, `segments` a window. Bindings: buckets, sums (elements). Params: total,
 /// segments, segment_len, num_buckets, sums_first.
 pub const SEGMENTS_G1: Kernel =
-    Kernel { name: "msm_segments_g1", source: |a, s| segments("msm_segments_g1", Curve::G1, a, s) };
+    Kernel { name: "msm_segments_g1", source: |a| segments("msm_segments_g1", Curve::G1, a) };
 /// As [`SEGMENTS_G1`].
 pub const SEGMENTS_G2: Kernel =
-    Kernel { name: "msm_segments_g2", source: |a, s| segments("msm_segments_g2", Curve::G2, a, s) };
+    Kernel { name: "msm_segments_g2", source: |a| segments("msm_segments_g2", Curve::G2, a) };
 /// Plain sums of runs of points. One thread a run of `run_len` points, `runs_out` runs a window.
 /// Bindings: sums. Params: total, runs_in, runs_out, run_len, in_first, out_first.
 pub const SUM_G1: Kernel =
-    Kernel { name: "msm_sum_g1", source: |a, s| sum("msm_sum_g1", Curve::G1, a, s) };
+    Kernel { name: "msm_sum_g1", source: |a| sum("msm_sum_g1", Curve::G1, a) };
 /// As [`SUM_G1`].
 pub const SUM_G2: Kernel =
-    Kernel { name: "msm_sum_g2", source: |a, s| sum("msm_sum_g2", Curve::G2, a, s) };
+    Kernel { name: "msm_sum_g2", source: |a| sum("msm_sum_g2", Curve::G2, a) };
 /// Points to Jacobian ones. One thread a window. Bindings: sums, windows (elements). Params: total,
 /// in_first.
 pub const FINISH_G1: Kernel =
-    Kernel { name: "msm_finish_g1", source: |a, s| finish("msm_finish_g1", Curve::G1, a, s) };
+    Kernel { name: "msm_finish_g1", source: |a| finish("msm_finish_g1", Curve::G1, a) };
 /// As [`FINISH_G1`].
 pub const FINISH_G2: Kernel =
-    Kernel { name: "msm_finish_g2", source: |a, s| finish("msm_finish_g2", Curve::G2, a, s) };
+    Kernel { name: "msm_finish_g2", source: |a| finish("msm_finish_g2", Curve::G2, a) };
 
 /// This file's kernels.
 pub const KERNELS: &[Kernel] = &[
@@ -96,11 +92,10 @@ fn functions(
     formula: Formula,
     spare: usize,
     arithmetic: Arithmetic,
-    style: Style,
     names: &[&str],
 ) -> String {
     let mut body = prelude(&FP, arithmetic);
-    body += &point_functions(curve, formula, spare, arithmetic, style);
+    body += &point_functions(curve, formula, spare, arithmetic);
     for name in names {
         body += &accessors(&FP, name, true, arithmetic);
         body += &point_accessors(curve, name);
@@ -132,9 +127,9 @@ const BUCKET_AT: &str = "fn bucket_at(table: u32, first: u32, position: u32) -> 
 }
 ";
 
-fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic) -> Module {
     let names = ["accumulator", "heads"];
-    let mut body = functions(curve, Formula::AddAffine, 0, arithmetic, style, &names);
+    let mut body = functions(curve, Formula::AddAffine, 0, arithmetic, &names);
     body += &accessors(&FP, "bases", false, arithmetic);
     body += &affine_accessor(curve, "bases");
     body += FLUSH;
@@ -212,9 +207,9 @@ fn accumulate(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: S
     Module::assemble(name, THREADS, bindings, params, &body, &main)
 }
 
-fn fold(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+fn fold(name: &'static str, curve: Curve, arithmetic: Arithmetic) -> Module {
     let names = ["accumulator", "heads"];
-    let mut body = functions(curve, Formula::Add, 0, arithmetic, style, &names);
+    let mut body = functions(curve, Formula::Add, 0, arithmetic, &names);
     body += FLUSH;
     let main = format!(
         "    if id >= params.total {{ return; }}
@@ -261,9 +256,9 @@ fn fold(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) 
 
 /// Running sums from the segment's end give sum (b - start + 1) B_b and the plain sum; start times
 /// the latter, by doubling and adding, is what is missing. Every addition goes through one call.
-fn segments(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+fn segments(name: &'static str, curve: Curve, arithmetic: Arithmetic) -> Module {
     let names = ["buckets", "sums"];
-    let body = functions(curve, Formula::Add, 2, arithmetic, style, &names);
+    let body = functions(curve, Formula::Add, 2, arithmetic, &names);
     let main = "    if id >= params.total { return; }
     let window = id / params.segments;
     let start = (id % params.segments) * params.segment_len;
@@ -311,8 +306,8 @@ fn segments(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Sty
     )
 }
 
-fn sum(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
-    let body = functions(curve, Formula::Add, 0, arithmetic, style, &["sums"]);
+fn sum(name: &'static str, curve: Curve, arithmetic: Arithmetic) -> Module {
+    let body = functions(curve, Formula::Add, 0, arithmetic, &["sums"]);
     let main = "    if id >= params.total { return; }
     let window = id / params.runs_out;
     let begin = (id % params.runs_out) * params.run_len;
@@ -334,8 +329,8 @@ fn sum(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -
     )
 }
 
-fn finish(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
-    let mut body = functions(curve, Formula::ToJacobian, 0, arithmetic, style, &["sums"]);
+fn finish(name: &'static str, curve: Curve, arithmetic: Arithmetic) -> Module {
+    let mut body = functions(curve, Formula::ToJacobian, 0, arithmetic, &["sums"]);
     body += &accessors(&FP, "windows", true, arithmetic);
     let len = 3 * curve.degree();
     let stores = store_coordinates("windows", len);

@@ -21,13 +21,15 @@ mod plan;
 
 use twinlock_fields::FR;
 
-use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, prelude};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, prelude};
 
 pub use plan::{Buffer, Dispatch, MAX_LG, Transform, plan, plan_in_steps, workspace_bytes};
 
 /// log2 of a tile's elements.
 pub const LG_TILE: u32 = 9;
 const TILE_LEN: u32 = 1 << LG_TILE;
+/// Threads of a workgroup of [`FORWARD`] and [`INVERSE`]: one a butterfly.
+const TILE_THREADS: u32 = TILE_LEN / 2;
 /// Threads of a workgroup of [`REVERSE`] and [`TABLES`].
 const THREADS: u32 = 256;
 /// Passes at most.
@@ -78,15 +80,15 @@ fn table() -> Binding {
     Binding::elements("tables", Access::ReadWrite)
 }
 
-fn forward(arithmetic: Arithmetic, style: Style) -> Module {
-    pass(FORWARD.name, arithmetic, style, false)
+fn forward(arithmetic: Arithmetic) -> Module {
+    pass(FORWARD.name, arithmetic, false)
 }
 
-fn inverse(arithmetic: Arithmetic, style: Style) -> Module {
-    pass(INVERSE.name, arithmetic, style, true)
+fn inverse(arithmetic: Arithmetic) -> Module {
+    pass(INVERSE.name, arithmetic, true)
 }
 
-fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool) -> Module {
+fn pass(name: &'static str, arithmetic: Arithmetic, inverse: bool) -> Module {
     let mut body = prelude(&FR, arithmetic);
     for (name, value) in [
         ("TILE", 1 << LG_TILE),
@@ -102,16 +104,11 @@ fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool)
     } else {
         ("words", "between(words, place)")
     };
-    let (threads, stages) = match (style, inverse) {
-        (Style::Compact, false) => (TILE_LEN / 2, RADIX_2_FORWARD),
-        (Style::Compact, true) => (TILE_LEN / 2, RADIX_2_INVERSE),
-        (Style::Unrolled | Style::Squared, false) => (TILE_LEN / 4, RADIX_4_FORWARD),
-        (Style::Unrolled | Style::Squared, true) => (TILE_LEN / 4, RADIX_4_INVERSE),
-    };
+    let stages = if inverse { INVERSE_STAGES } else { FORWARD_STAGES };
     let main = format!(
         "    let size = 1u << (params.bits + params.run_bits);
     let tile_number = params.first + group;
-    for (var i = local; i < size; i += {threads}u) {{
+    for (var i = local; i < size; i += {TILE_THREADS}u) {{
         let place = placed(i, tile_number, 0u);
         let start = params.data_offset + 2u * place.index;
         let words = FrWords(data[start], data[start + 1u]);
@@ -122,7 +119,7 @@ fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool)
     let shifted = (params.flags & 8u) != 0u;
 {stages}
     workgroupBarrier();
-    for (var i = local; i < size; i += {threads}u) {{
+    for (var i = local; i < size; i += {TILE_THREADS}u) {{
         let place = placed(i, tile_number, 1u);
         let words = tile_get(place.slot);
         let scaled = {store};
@@ -132,11 +129,11 @@ fn pass(name: &'static str, arithmetic: Arithmetic, style: Style, inverse: bool)
     }}"
     );
     let bindings = vec![data(), table()];
-    Module::assemble(name, threads, bindings, TILE_PARAMS.to_vec(), &body, &main)
+    Module::assemble(name, TILE_THREADS, bindings, TILE_PARAMS.to_vec(), &body, &main)
 }
 
 /// Cooley-Tukey, the smallest stage first.
-const RADIX_2_FORWARD: &str = "
+const FORWARD_STAGES: &str = "
     for (var stage = 0u; stage < params.bits; stage++) {
         workgroupBarrier();
         let q = stage + 1u;
@@ -150,7 +147,7 @@ const RADIX_2_FORWARD: &str = "
     }";
 
 /// Gentleman-Sande, the largest stage first.
-const RADIX_2_INVERSE: &str = "
+const INVERSE_STAGES: &str = "
     for (var stage = 0u; stage < params.bits; stage++) {
         workgroupBarrier();
         let q = params.bits - stage;
@@ -160,82 +157,6 @@ const RADIX_2_INVERSE: &str = "
             let high = tile_load(pair.j);
             tile_store(pair.i, fr_add(low, high));
             tile_store(pair.j, factored(fr_sub(low, high), q > 1u || shifted, pair.w));
-        }
-    }";
-
-/// Two stages at a time, q and q + 1, on elements that stay in registers. An odd stage is the
-/// first by itself. A tile of two elements computes with two more that nobody reads.
-const RADIX_4_FORWARD: &str = "
-    let odd = params.bits & 1u;
-    for (var step = 0u; 2u * step < params.bits; step++) {
-        workgroupBarrier();
-        let q = max(2u * step + 1u - odd, 1u);
-        if local < max(size / 4u, 1u) {
-            let quad = quadrupled(local, base, q);
-            var x1 = tile_load(quad.i + quad.stride);
-            var x3 = tile_load(quad.i + 3u * quad.stride);
-            let bound = q > 1u || shifted;
-            if bound {
-                let w = table(quad.w);
-                x1 = fr_mul(x1, w);
-                x3 = fr_mul(x3, w);
-            }
-            let x0 = tile_load(quad.i);
-            let x2 = tile_load(quad.i + 2u * quad.stride);
-            let y0 = fr_add(x0, x1);
-            let y1 = fr_sub(x0, x1);
-            var y2 = fr_add(x2, x3);
-            var y3 = fr_sub(x2, x3);
-            if odd == 1u && step == 0u {
-                tile_store(quad.i, y0);
-                tile_store(quad.i + quad.stride, y1);
-                tile_store(quad.i + 2u * quad.stride, y2);
-                tile_store(quad.i + 3u * quad.stride, y3);
-            } else {
-                y2 = factored(y2, bound, quad.next_w);
-                y3 = fr_mul(y3, table(quad.next_w + quad.half));
-                tile_store(quad.i, fr_add(y0, y2));
-                tile_store(quad.i + 2u * quad.stride, fr_sub(y0, y2));
-                tile_store(quad.i + quad.stride, fr_add(y1, y3));
-                tile_store(quad.i + 3u * quad.stride, fr_sub(y1, y3));
-            }
-        }
-    }";
-
-/// [`RADIX_4_FORWARD`] backwards.
-const RADIX_4_INVERSE: &str = "
-    let odd = params.bits & 1u;
-    let steps = (params.bits + 1u) / 2u;
-    for (var done = 0u; done < steps; done++) {
-        workgroupBarrier();
-        let step = steps - 1u - done;
-        let q = max(2u * step + 1u - odd, 1u);
-        if local < max(size / 4u, 1u) {
-            let quad = quadrupled(local, base, q);
-            var x0 = tile_load(quad.i);
-            var x1 = tile_load(quad.i + quad.stride);
-            var x2 = tile_load(quad.i + 2u * quad.stride);
-            var x3 = tile_load(quad.i + 3u * quad.stride);
-            let bound = q > 1u || shifted;
-            if odd == 0u || step > 0u {
-                let y0 = fr_add(x0, x2);
-                let y1 = fr_add(x1, x3);
-                x2 = factored(fr_sub(x0, x2), bound, quad.next_w);
-                x3 = fr_mul(fr_sub(x1, x3), table(quad.next_w + quad.half));
-                x0 = y0;
-                x1 = y1;
-            }
-            tile_store(quad.i, fr_add(x0, x1));
-            tile_store(quad.i + 2u * quad.stride, fr_add(x2, x3));
-            x1 = fr_sub(x0, x1);
-            x3 = fr_sub(x2, x3);
-            if bound {
-                let w = table(quad.w);
-                x1 = fr_mul(x1, w);
-                x3 = fr_mul(x3, w);
-            }
-            tile_store(quad.i + quad.stride, x1);
-            tile_store(quad.i + 3u * quad.stride, x3);
         }
     }";
 
@@ -381,7 +302,7 @@ fn between(words: FrWords, place: Place) -> FrWords {
 }
 ";
 
-fn reverse(_: Arithmetic, _: Style) -> Module {
+fn reverse(_: Arithmetic) -> Module {
     let main = "    let i = params.first + id;
     if i >= (1u << params.lg) { return; }
     let j = reverseBits(i) >> (32u - params.lg);
@@ -397,7 +318,7 @@ fn reverse(_: Arithmetic, _: Style) -> Module {
     Module::assemble(REVERSE.name, THREADS, vec![data()], vec!["lg", "first"], "", main)
 }
 
-fn tables(arithmetic: Arithmetic, _: Style) -> Module {
+fn tables(arithmetic: Arithmetic) -> Module {
     let constant = |name: &str| {
         let words = |from: usize| {
             let words: Vec<_> = (from..from + 4).map(|i| format!("params.{name}{i}")).collect();

@@ -3,7 +3,7 @@
 use twinlock_fields::FP;
 
 use crate::curve::{Curve, FP_UNITS, Formula, list, point_functions, store_coordinates};
-use crate::{Access, Arithmetic, Binding, Kernel, Module, Style, accessors, prelude};
+use crate::{Access, Arithmetic, Binding, Kernel, Module, accessors, prelude};
 
 /// Threads of a workgroup.
 pub const THREADS: u32 = 64;
@@ -14,12 +14,12 @@ pub const THREADS: u32 = 64;
 /// Params: len, on_curve (0 or 1), index_first.
 pub const DECODE_G1: Kernel = Kernel {
     name: "decode_points_g1",
-    source: |a, s| decode_points("decode_points_g1", Curve::G1, a, s),
+    source: |a| decode_points("decode_points_g1", Curve::G1, a),
 };
 /// As [`DECODE_G1`], over Fp2: coefficients as c1, c0.
 pub const DECODE_G2: Kernel = Kernel {
     name: "decode_points_g2",
-    source: |a, s| decode_points("decode_points_g2", Curve::G2, a, s),
+    source: |a| decode_points("decode_points_g2", Curve::G2, a),
 };
 /// This file's kernels.
 pub const KERNELS: &[Kernel] = &[DECODE_G1, DECODE_G2];
@@ -34,12 +34,12 @@ const SWAP: &str = "fn swap_words(v: vec4<u32>) -> vec4<u32> {
 fn any_bits(v: vec4<u32>) -> u32 { return v.x | v.y | v.z | v.w; }
 ";
 
-fn decode_points(name: &'static str, curve: Curve, arithmetic: Arithmetic, style: Style) -> Module {
+fn decode_points(name: &'static str, curve: Curve, arithmetic: Arithmetic) -> Module {
     let (degree, len) = (curve.degree(), curve.affine_len());
     let mut body = prelude(&FP, arithmetic);
     body += &accessors(&FP, "points", true, arithmetic);
     body += SWAP;
-    body += &point_functions(curve, Formula::Decode, 0, arithmetic, style);
+    body += &point_functions(curve, Formula::Decode, 0, arithmetic);
     let loads = list(len, "\n", |i| {
         // The file has the higher coefficient first.
         let at = (i / degree * degree + degree - 1 - i % degree) * FP_UNITS;

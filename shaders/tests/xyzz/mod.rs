@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use twinlock_cpu::field::{Affine, Coordinate, Fp, Fp2};
 use twinlock_fields::FP;
 use twinlock_shaders::kernels::msm;
-use twinlock_shaders::{Arithmetic, Kernel, Style};
+use twinlock_shaders::{Arithmetic, Kernel};
 
 use crate::gpu::{self, Gpu};
 
@@ -127,7 +127,7 @@ impl Case {
     }
 
     pub fn pipeline(&self, kernel: Kernel) -> wgpu::ComputePipeline {
-        self.gpu.pipeline(&kernel.build(self.arithmetic, Style::Compact))
+        self.gpu.pipeline(&kernel.build(self.arithmetic))
     }
 
     /// The in-kernel radix over that of memory.
