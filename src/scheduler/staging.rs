@@ -1,6 +1,6 @@
 //! A bounded pool of staging buffers: some fill while others are in flight.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,13 +15,22 @@ use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 const FILL_BYTES: u64 = 256 << 10;
 
 /// A fixed number of slots of one size, allocated once and shared by a device's workers. The slot
-/// that came back first goes out first, so that its copy is the likeliest to have run.
+/// that came back first goes out first, so that its copy is the likeliest to have run. The oldest
+/// ring that uploads has the link to itself: two that share it both come late.
 pub struct StagingPool {
-    free: Mutex<VecDeque<Slot>>,
+    shared: Mutex<Shared>,
+    /// A slot or an upload's turn came back.
     returned: Condvar,
     slot_bytes: u64,
     timeout: Duration,
     rings: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shared {
+    free: VecDeque<Slot>,
+    /// Rings in the middle of an upload.
+    uploading: BTreeSet<u64>,
 }
 
 struct Slot {
@@ -53,7 +62,7 @@ impl StagingPool {
             })
             .collect::<Result<_>>()?;
         Ok(Self {
-            free: Mutex::new(free),
+            shared: Mutex::new(Shared { free, ..Shared::default() }),
             returned: Condvar::new(),
             slot_bytes,
             timeout,
@@ -67,20 +76,29 @@ impl StagingPool {
         StagingRing { pool: self.clone(), id }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Slot>> {
+    fn lock(&self) -> MutexGuard<'_, Shared> {
         // Moving slots in and out leaves the queue whole, whatever panics elsewhere.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a slot; its copy may still run. Slots are held while they are filled only, so
-    /// one comes back soon.
-    fn take(&self) -> Result<TakenSlot<'_>> {
+    fn begin_upload(&self, ring: u64) -> Uploading<'_> {
+        self.lock().uploading.insert(ring);
+        Uploading { pool: self, ring }
+    }
+
+    /// Waits for a slot, and for older rings to end their uploads; the slot's copy may still run.
+    /// Slots are held while they are filled only, so one comes back soon.
+    fn take(&self, ring: u64) -> Result<TakenSlot<'_>> {
         outside_mem("waiting for a staging slot");
-        let free = self.lock();
-        let (mut free, _) = (self.returned)
-            .wait_timeout_while(free, self.timeout, |free| free.is_empty())
+        let waits = |shared: &mut Shared| {
+            shared.free.is_empty() || shared.uploading.first().is_some_and(|first| *first < ring)
+        };
+        let shared = self.lock();
+        let (mut shared, wait) = (self.returned)
+            .wait_timeout_while(shared, self.timeout, waits)
             .unwrap_or_else(PoisonError::into_inner);
-        let slot = free.pop_front().ok_or_else(|| Error::Timeout {
+        let slot = if wait.timed_out() { None } else { shared.free.pop_front() };
+        let slot = slot.ok_or_else(|| Error::Timeout {
             what: "a staging slot".into(),
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
         })?;
@@ -88,14 +106,27 @@ impl StagingPool {
     }
 
     fn put_back(&self, slots: impl IntoIterator<Item = Slot>) {
-        self.lock().extend(slots);
+        self.lock().free.extend(slots);
         self.returned.notify_all();
     }
 
     fn take_of(&self, owner: u64) -> Option<TakenSlot<'_>> {
-        let mut free = self.lock();
-        let at = free.iter().position(|slot| slot.owner == owner)?;
-        Some(TakenSlot { pool: self, slot: free.remove(at) })
+        let mut shared = self.lock();
+        let at = shared.free.iter().position(|slot| slot.owner == owner)?;
+        Some(TakenSlot { pool: self, slot: shared.free.remove(at) })
+    }
+}
+
+/// An upload's turn; over when dropped.
+struct Uploading<'a> {
+    pool: &'a StagingPool,
+    ring: u64,
+}
+
+impl Drop for Uploading<'_> {
+    fn drop(&mut self) {
+        self.pool.lock().uploading.remove(&self.ring);
+        self.pool.returned.notify_all();
     }
 }
 
@@ -138,8 +169,8 @@ impl StagingRing {
 
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
     /// bytes that belong at `offset` of it. Pieces are multiples of `unit_bytes`, but for none
-    /// smaller than the slot allows; several CPU threads fill one slot. Waits only when every slot
-    /// is in flight.
+    /// smaller than the slot allows; several CPU threads fill one slot. Waits when every slot is in
+    /// flight or an older ring uploads.
     ///
     /// # Errors
     /// What `fill` or the device answers.
@@ -159,10 +190,11 @@ impl StagingRing {
             ))
             .into());
         }
+        let _turn = self.pool.begin_upload(self.id);
         let mut offset = 0;
         while offset < target.len_bytes() {
             let len = piece_bytes.min(target.len_bytes() - offset);
-            let mut taken = self.pool.take()?;
+            let mut taken = self.pool.take(self.id)?;
             let Some(slot) = taken.slot.as_mut() else { break };
             if slot.owner != self.id && slot.buffer.host(self.pool.timeout).is_err() {
                 // Another partition's copy failed; that is told once, and not our concern.
@@ -414,7 +446,7 @@ mod tests {
     fn owned(buffers: Vec<Box<dyn Staging>>) -> StagingRing {
         let free = buffers.into_iter().map(|buffer| Slot { buffer, owner: 7 }).collect();
         let pool = StagingPool {
-            free: Mutex::new(free),
+            shared: Mutex::new(Shared { free, ..Shared::default() }),
             returned: Condvar::new(),
             slot_bytes: 256,
             timeout: SOON,
@@ -425,8 +457,8 @@ mod tests {
 
     /// Whether each slot is wiped, in order.
     fn states(ring: &StagingRing) -> Vec<bool> {
-        let mut slots = ring.pool.lock();
-        slots.iter_mut().map(|slot| is_wiped(&mut slot.buffer)).collect()
+        let mut shared = ring.pool.lock();
+        shared.free.iter_mut().map(|slot| is_wiped(&mut slot.buffer)).collect()
     }
 
     struct Setup {
@@ -495,6 +527,47 @@ mod tests {
             ring.wipe().unwrap();
             assert_eq!(states(&ring), vec![true; slots]);
         }
+    }
+
+    /// The younger of two rings waits for the older one's upload, and never the other way round.
+    #[test]
+    fn the_oldest_upload_has_the_link() {
+        let Setup { device, stream, view } = setup(4096);
+        let pool = Arc::new(StagingPool::new(&*device, 3, 256, SOON).unwrap());
+        let (mut older, mut younger) = (pool.ring(), pool.ring());
+        let (begun, others) = std::sync::mpsc::channel();
+        let log = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            let note = |who, offset, bytes: &mut [u8]| {
+                bytes.fill(0);
+                log.lock().unwrap().push((who, offset));
+                Ok::<_, Error>(())
+            };
+            let (device, log) = (&*device, &log);
+            scope.spawn(move || {
+                let half = view.slice(0, 2048).unwrap();
+                younger.upload(device, stream, half, 1, |offset, bytes| {
+                    if offset == 0 {
+                        begun.send(()).unwrap();
+                        // Until the older one has begun.
+                        while log.lock().unwrap().is_empty() {
+                            std::thread::yield_now();
+                        }
+                    }
+                    note("younger", offset, bytes)
+                })
+            });
+            others.recv().unwrap();
+            let half = view.slice(2048, 2048).unwrap();
+            older.upload(device, stream, half, 1, |offset, bytes| note("older", offset, bytes))
+        })
+        .unwrap();
+        let log = log.into_inner().unwrap();
+        assert_eq!(log.len(), 16);
+        // What the younger one had in hand comes between, and no more.
+        let last = log.iter().rposition(|(who, _)| *who == "older").unwrap();
+        assert!(log[..=last].iter().filter(|(who, _)| *who == "younger").count() <= 1, "{log:?}");
+        assert!(pool.lock().uploading.is_empty());
     }
 
     #[test]

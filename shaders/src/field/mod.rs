@@ -156,7 +156,7 @@ pub fn prelude(field: &Field, arithmetic: Arithmetic) -> String {
 
 /// What formulas compute with, behind [`prelude`]. A *loose* value is below twice the modulus where
 /// that saves work (every arithmetic but [`Arithmetic::Wide`]), else below it:
-/// `F_add_loose F_sub_loose F_mul_loose F_sqr_loose` are of and give loose values, and
+/// `F_add_loose F_sub_loose F_mul_loose` are of and give loose values, and
 /// `F_tighten(a)` is below the modulus, `F_raw_to_loose(a)` is a raw value's. Between them values
 /// lie packed, as `FWords`: `F_words_are_zero(w)` tells whether a loose value stands for zero,
 /// `F_words_neg(w)` is its negative.
@@ -210,9 +210,6 @@ pub fn loose(field: &Field, arithmetic: Arithmetic) -> String {
         code.line(format!("return {f}_{name}(a, b);"));
         code.close();
     }
-    code.open(format!("fn {f}_sqr_loose(a: {ty}) -> {ty}"));
-    code.line(format!("return {f}_mul(a, a);"));
-    code.close();
     for name in ["tighten", "raw_to_loose"] {
         code.open(format!("fn {f}_{name}(a: {ty}) -> {ty}"));
         code.line("return a;");

@@ -64,7 +64,7 @@ pub(super) fn write(form: &Form, code: &mut Code) {
     let p = form.modulus();
     add_and_sub(form, "", &p, code);
     mul(form, "", &p, code);
-    sqr(form, "", &p, code);
+    sqr(form, &p, code);
     words(form, code);
     raw_to_kernel(form, &p, true, code);
     kernel_to_raw(form, &p, code);
@@ -78,7 +78,6 @@ pub(super) fn write_loose(form: &Form, code: &mut Code) {
     let (p, twice) = (form.modulus(), form.twice_modulus());
     add_and_sub(form, "_loose", &twice, code);
     mul(form, "_loose", &p, code);
-    sqr(form, "_loose", &p, code);
     raw_to_kernel(form, &p, false, code);
     code.open(format!("fn {f}_tighten(a: {ty}) -> {ty}"));
     for i in 0..form.count {
@@ -130,10 +129,10 @@ fn mul(form: &Form, suffix: &str, p: &[u32], code: &mut Code) {
 /// The square: row i has only the products with limbs from i on, doubled but for a limb's own
 /// square. Every product of column i is there when row i reduces it, for one of its factors comes
 /// from a limb of at most i / 2.
-fn sqr(form: &Form, suffix: &str, p: &[u32], code: &mut Code) {
+fn sqr(form: &Form, p: &[u32], code: &mut Code) {
     let (f, ty, n) = (form.field.name, form.ty(), form.count);
     let column = Column::of(form);
-    code.open(format!("fn {f}_sqr{suffix}(a: {ty}) -> {ty}"));
+    code.open(format!("fn {f}_sqr(a: {ty}) -> {ty}"));
     for i in 0..n {
         code.line(format!("let a{i} = {};", column.widen(&format!("a.l{i}"))));
         code.line(format!("let twice{i} = {};", column.widen(&format!("a.l{i} << 1u"))));
@@ -143,7 +142,7 @@ fn sqr(form: &Form, suffix: &str, p: &[u32], code: &mut Code) {
         std::cmp::Ordering::Equal => Some(format!("a{i} * a{i}")),
         std::cmp::Ordering::Greater => Some(format!("a{row} * twice{i}")),
     };
-    reduce(form, p, product, suffix.is_empty(), code);
+    reduce(form, p, product, true, code);
     code.close();
 }
 

@@ -260,25 +260,6 @@ fn paired(thread: u32, base: u32, q: u32) -> Pair {
     return Pair(i, i + (1u << bit), params.stages + half + ((i >> base) & (half - 1u)));
 }
 
-struct Quad {
-    // Its elements are i, i + stride, ... i + 3 stride.
-    i: u32,
-    stride: u32,
-    // Factors of stage q, and of stage q + 1: the second there is half further on.
-    w: u32,
-    next_w: u32,
-    half: u32,
-}
-
-// The butterflies of a thread in stages q and q + 1.
-fn quadrupled(thread: u32, base: u32, q: u32) -> Quad {
-    let half = 1u << (q - 1u);
-    let bit = base + q - 1u;
-    let i = ((thread >> bit) << (bit + 2u)) | (thread & ((1u << bit) - 1u));
-    let w = params.stages + half + ((i >> base) & (half - 1u));
-    return Quad(i, 1u << bit, w, w + half, half);
-}
-
 fn factored(value: Fr, bound: bool, w: u32) -> Fr {
     if bound {
         return fr_mul(value, table(w));
