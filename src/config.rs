@@ -29,7 +29,8 @@ pub struct ProverOptions {
     pub msm_chunk: Option<usize>,
     /// Tables of multiples to keep at most of each query that stays on a device
     /// ([`Prover::load`](crate::Prover::load)): so many times the memory, faster MSMs, and a load
-    /// that takes longer. As many as there is room for; 1 where the device cannot.
+    /// that takes longer, also when they were put out for another key and come back. As many as leave
+    /// room for all workers; 1 where the device has none, or with a shorter `msm_chunk`.
     pub base_tables: u32,
     /// A fixed MSM window width in bits; `None` for the device's choice.
     pub window_bits: Option<u32>,

@@ -287,8 +287,22 @@ fn an_h_query_of_the_whole_domain_serves_too() {
     let mut longer = Vec::new();
     theirs.write(&mut longer).unwrap();
     let file = ParameterFile::from_source("key", longer).unwrap();
-    let proof = create_proof(circuit, &file, Scalar::from(5), Scalar::from(6)).unwrap();
+    let proof = create_proof(circuit.clone(), &file, Scalar::from(5), Scalar::from(6)).unwrap();
     assert_eq!(proof.to_bytes()[..], expected);
+    for base_tables in [1, 2, 8] {
+        let prover = with_tables(base_tables, None);
+        let key = prover.load(&file).unwrap();
+        let proof = prover.create_proof(circuit.clone(), &key, Scalar::from(5), Scalar::from(6));
+        assert_eq!(proof.unwrap().to_bytes()[..], expected, "{base_tables} tables");
+    }
+}
+
+/// On a device that has tables of bases.
+fn with_tables(base_tables: u32, memory_bytes: Option<u64>) -> Prover {
+    let mut options = ProverOptions::default();
+    (options.base_tables, options.memory_bytes) = (base_tables, memory_bytes);
+    let device = Arc::new(twinlock_conformance::reference::Reference::new(1 << 30));
+    Prover::with_devices(vec![device], options).unwrap()
 }
 
 #[test]
@@ -481,17 +495,13 @@ fn tables_give_bellpersons_proof<C>(circuit: C, rng: &mut ChaCha20Rng) -> u64
 where
     C: Circuit<Scalar> + Clone + Send,
 {
-    const MEMORY_BYTES: u64 = 1 << 30;
     let (theirs, bytes) = key_of(circuit.clone(), rng);
     let file = ParameterFile::from_source("key", bytes).unwrap();
     let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
     let expected = bellperson_proof(circuit.clone(), &theirs, (r, s));
     let assignment = synthesize(circuit).unwrap();
     let kept = |base_tables, memory_bytes| {
-        let mut options = ProverOptions::default();
-        (options.base_tables, options.memory_bytes) = (base_tables, memory_bytes);
-        let device = Arc::new(twinlock_conformance::reference::Reference::new(MEMORY_BYTES));
-        let prover = Prover::with_devices(vec![device], options).unwrap();
+        let prover = with_tables(base_tables, memory_bytes);
         let key = prover.load(&file).unwrap();
         for _ in 0..2 {
             let proved = prover.prove(&key, &assignment, r, s).unwrap();
@@ -514,6 +524,35 @@ where
         let limit = reserved - alone;
         let (some, reserved) = kept(8, Some(limit));
         assert!(alone < some && some < all && reserved <= limit, "{alone} {some} {all}");
+    }
+
+    // Two keys, of which one is put out for the other, and a forced layout.
+    let both = with_tables(8, Some(kept(8, None).1 * 3 / 2));
+    let keys = [both.load(&file).unwrap(), both.load(&file).unwrap()];
+    for key in keys.iter().chain(&keys) {
+        let proof = both.prove(key, &assignment, r, s).unwrap().proof;
+        assert_eq!(proof.to_bytes()[..], expected);
+    }
+    for (resident, works) in [(QuerySet::ALL, true), (QuerySet::NONE.with(Query::H), false)] {
+        let mut options = ProverOptions::default();
+        options.variant = Some(Variant {
+            chunk: 1 << 10,
+            bases_chunk: 1 << 10,
+            windows: Windows::Fixed(5),
+            resident,
+            tables: 7,
+            ntt_buffers: NttBuffers::Two,
+            assignment: AssignmentUpload::Late,
+            ahead: true,
+        });
+        let device = Arc::new(twinlock_conformance::reference::Reference::new(1 << 30));
+        let forced = Prover::with_devices(vec![device], options).unwrap();
+        let proof =
+            forced.load(&file).and_then(|key| Ok(forced.prove(&key, &assignment, r, s)?.proof));
+        match works {
+            true => assert_eq!(proof.unwrap().to_bytes()[..], expected),
+            false => assert!(matches!(proof, Err(Error::Device { .. })), "{proof:?}"),
+        }
     }
 
     let prover = prover(|options| options.base_tables = 8);

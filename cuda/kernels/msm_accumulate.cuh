@@ -118,6 +118,8 @@ struct Bases {
     // Base i of the map is points[i - first] of each table; outside there is none.
     uint32_t first, num_bases;
     uint32_t num_scalars, tables;
+    // Points of a table, `num_bases` or more.
+    uint32_t table_len;
 
     // NO_BASE if there is none.
     TL_HD uint32_t index(uint32_t entry) const {
@@ -133,7 +135,7 @@ struct Bases {
             if (index == NO_BASE) return NO_BASE;
         }
         index -= first;
-        return index < num_bases ? table * num_bases + index : NO_BASE;
+        return index < num_bases ? table * table_len + index : NO_BASE;
     }
 
     template <class F>

@@ -16,11 +16,11 @@
 #define MSM_ACCUMULATE_BY(name, F, blocks, has_tables)                                       \
     extern "C" __global__ void __launch_bounds__(msm::THREADS, blocks)                       \
         name(MSM_PLAN_PARAMS, uint32_t *runs, const char *bases, const uint32_t *indices,    \
-             uint32_t base_first, uint32_t num_bases, uint32_t tables, char *accumulator,    \
-             char *heads, uint32_t *keys, uint32_t max_runs) {                               \
+             uint32_t base_first, uint32_t num_bases, uint32_t tables, uint32_t table_len,   \
+             char *accumulator, char *heads, uint32_t *keys, uint32_t max_runs) {            \
         const uint32_t num_scalars = has_tables ? len / tables : len;                        \
-        const msm::Bases<has_tables> by_scalar{bases,     indices,     base_first,           \
-                                               num_bases, num_scalars, tables};              \
+        const msm::Bases<has_tables> by_scalar{                                              \
+            bases, indices, base_first, num_bases, num_scalars, tables, table_len};          \
         msm::accumulate<F>(MSM_PLAN, msm::Runs{runs}, by_scalar,                             \
                            msm::Sums{accumulator, heads, keys}, max_runs, MSM_THREAD);       \
     }

@@ -108,7 +108,7 @@ impl Field {
         inverse.wrapping_neg() & mask
     }
 
-    /// `a + b`.
+    /// `a + b`; both have the field's number of limbs.
     pub fn add(&self, a: &[u32], b: &[u32]) -> Vec<u32> {
         let mut sum = a.to_vec();
         self.add_assign(&mut sum, b);

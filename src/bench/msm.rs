@@ -22,6 +22,7 @@ use super::room::Room;
 use super::session::Session;
 use super::{Measurement, Plan, length, wrong};
 use crate::groth16::generator::multiples::{Point, Workshop};
+use crate::groth16::prover::layout::shape_for_tables;
 use crate::views::{Canonical, as_bytes, as_bytes_mut};
 use crate::{Error, Result};
 
@@ -133,6 +134,7 @@ fn room<G: Points>(
 ) -> Result<Room> {
     let named = |source| Error::Device { device: device.info().name.clone(), source };
     let shape = digits_shape(device, G::GROUP, len as u64, (steps_apart, base_tables));
+    let shape = shape.map_err(named)?;
     let sizes = Sizes::of(device, G::GROUP, shape).map_err(named)?;
     let bases_bytes = (len * size_of::<G::Affine>()) as u64;
     let scalars_bytes = (len * size_of::<Scalar>()) as u64;
@@ -143,7 +145,7 @@ fn room<G: Points>(
         sizes.windows_bytes,
     ];
     let device_bytes = of_operations.into_iter().fold(scalars_bytes, u64::saturating_add);
-    let device_bytes = device_bytes.saturating_add(bases_bytes.saturating_mul(base_tables.into()));
+    let device_bytes = device_bytes.saturating_add(bases_bytes.saturating_mul(shape.tables.into()));
     Ok(Room { host_bytes: bases_bytes + 2 * scalars_bytes, device_bytes })
 }
 
@@ -213,10 +215,10 @@ fn digits_shape(
     group: Group,
     len: u64,
     (steps_apart, base_tables): (bool, u32),
-) -> DigitsShape {
-    let window_bits = device.window_bits(group, len.saturating_mul(base_tables.into()));
-    let chunk = if base_tables == 1 { chunk_len(len, steps_apart) } else { len };
-    DigitsShape::new(chunk, window_bits).with_tables(base_tables)
+) -> Result<DigitsShape, DeviceError> {
+    let shape = shape_for_tables(device, group, len, base_tables)?;
+    let max_len = if shape.tables == 1 { chunk_len(len, steps_apart) } else { len };
+    Ok(DigitsShape { max_len, ..shape })
 }
 
 /// Scalars of a chunk, in numbers of which uploading the first does not show.
@@ -236,8 +238,8 @@ impl Msm {
         let group = G::GROUP;
         let len = scalars.len() as u64;
         let shape =
-            digits_shape(&*session.device, group, len, (session.clock.is_on(), base_tables));
-        let DigitsShape { max_len: chunk, window_bits, .. } = shape;
+            digits_shape(&*session.device, group, len, (session.clock.is_on(), base_tables))?;
+        let DigitsShape { max_len: chunk, window_bits, tables } = shape;
         let Sizes { digits, msm, workspace_bytes, windows_bytes } =
             Sizes::of(&*session.device, group, shape)?;
 
@@ -249,7 +251,7 @@ impl Msm {
             Ok::<View, DeviceError>(view)
         };
         let bases_bytes = len * group.affine_bytes();
-        let tables_bytes = bases_bytes * u64::from(base_tables);
+        let tables_bytes = bases_bytes * u64::from(tables);
         let tables_view = buffer("bases", MemoryClass::Resident, tables_bytes)?;
         let scalars_view = buffer("scalars", MemoryClass::Work, size_of_val(scalars) as u64)?;
         let plan = buffer("digit_plan", MemoryClass::Work, digits.plan_bytes)?;
@@ -258,9 +260,9 @@ impl Msm {
         let windows = buffer("windows", MemoryClass::Work, windows_bytes)?;
         bases_on_device::<G>(session, tables_view.slice(0, bases_bytes)?, logarithms)?;
         let (bases, targets) = (PointView::new(tables_view, group)?, FrView::new(scalars_view)?);
-        if base_tables > 1 {
-            let tables = BaseTables::new(bases, base_tables, msm.shift_bits())?;
-            session.step("tables", &Op::BaseTables(tables))?;
+        if tables > 1 {
+            let fill = BaseTables::new(bases, tables, msm.shift_bits())?;
+            session.step("tables", &Op::BaseTables(fill))?;
             session.finish()?;
         }
 
@@ -289,7 +291,7 @@ impl Msm {
                     &msm,
                     (plan, len),
                     // Of tables, all: then there is one chunk.
-                    if base_tables > 1 { bases } else { bases.slice(first, len)? },
+                    if tables > 1 { bases } else { bases.slice(first, len)? },
                     BaseOf::same(),
                     accumulator,
                     workspace,

@@ -107,6 +107,12 @@ pub trait Device: Send + Sync {
         size_bytes: u64,
     ) -> Result<Box<dyn Staging>>;
 
+    /// Scalars of a digit plan beyond which a longer one is no faster here. Plans take some 4 bytes for
+    /// each digit of each scalar.
+    fn good_plan_len(&self) -> u64 {
+        1 << 20
+    }
+
     /// The size in bytes of a staging buffer whose copy runs at the link's full speed.
     fn staging_slot_bytes(&self) -> u64 {
         1 << 20

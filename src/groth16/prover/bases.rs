@@ -88,7 +88,7 @@ pub(super) fn load_query(
 ) -> StageResult {
     let Kept { query, points, tables, shift_bits } = kept;
     let points = PointView::new(points, group_of(query))?;
-    let loaded = points.slice(0, source.query_len(query) as u64)?;
+    let loaded = points.slice(0, points.len() / u64::from(tables.max(1)))?;
     lane.device.enqueue(lane.copy, &Op::Fill(Fill::new(status, u32::MAX)))?;
     load_points(lane, source, (query, 0), loaded, IndexView::new(status)?, staging)?;
     if tables > 1 {

@@ -276,6 +276,9 @@ fn admit(
             };
             seat.memories_made(open.pool_specs());
             match made {
+                // Memories smaller than asked for are for another number of tables, and those of this
+                // one would be loaded in vain.
+                Ok(()) if plan.layout.variant.tables > 1 && open.sizes() != wanted => continue,
                 Ok(()) => {}
                 Err(error @ DeviceError::OutOfMemory { .. }) => {
                     short = Some((error, Plan::bytes_of(&plan.layout, stays)));
@@ -319,7 +322,8 @@ fn bring(
     for resident in residents {
         let Some(query) = query_of(resident.key) else { continue };
         let (tables, shift_bits) = layout.tables(query);
-        let table_bytes = (source.query_len(query) * query.point_bytes()) as u64;
+        // As many points as were planned; an h query may have one more.
+        let table_bytes = (layout.shape.query_len(query) * query.point_bytes()) as u64;
         let size_bytes = table_bytes.saturating_mul(tables.into());
         let points = (pools.view(MemoryClass::Resident))
             .slice(resident.offset_bytes, size_bytes)

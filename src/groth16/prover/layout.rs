@@ -7,6 +7,7 @@ use twinlock_api::{Device, Error as DeviceError, Group, MemoryClass, Result};
 
 use super::bases::group_of;
 use super::placement::{alone, carve};
+use super::plan::MOST_TABLES;
 use super::shape::ProofShape;
 use super::variant::{AssignmentUpload, NttBuffers, QuerySet, Variant, Windows};
 use crate::groth16::params::Query;
@@ -318,25 +319,18 @@ fn msm_group(
     let bases_chunk = equal(chunk, variant.bases_chunk);
     // The plan is shared, so the costlier group decides.
     let costliest = if queries.iter().any(|query| query.is_g2()) { Group::G2 } else { Group::G1 };
-    let window_bits = match variant.windows {
-        Windows::Fixed(window_bits) => window_bits,
-        Windows::OfChunk => device.window_bits(costliest, chunk as u64),
-        // Work is windows * (additions of scalars + those of a window's buckets); of T tables it is
-        // windows / T * (T * the former + the latter), least for the width that suits T times as many.
-        Windows::OfQuery => {
-            device.window_bits(costliest, (len as u64).saturating_mul(variant.tables.into()))
+    let most = variant.tables.min(MOST_TABLES);
+    let shape = match variant.windows {
+        Windows::Fixed(window_bits) => {
+            let alone = DigitsShape::new(chunk as u64, window_bits);
+            alone.with_tables(useful_tables(device, costliest, alone, most)?)
         }
+        Windows::OfChunk => shape_for_tables(device, costliest, chunk as u64, most)?,
+        Windows::OfQuery => DigitsShape {
+            max_len: chunk as u64,
+            ..shape_for_tables(device, costliest, len as u64, most)?
+        },
     };
-    let alone = DigitsShape::new(chunk as u64, window_bits);
-    let tables = match variant.tables {
-        1 => 1,
-        most => {
-            // No more than take all digits with as few windows.
-            let digits = device.msm_layout(costliest, alone)?.num_windows;
-            digits.div_ceil(digits.div_ceil(most.max(1)).max(1)).max(1)
-        }
-    };
-    let shape = alone.with_tables(tables);
     let queries = queries
         .iter()
         .map(|&query| {
@@ -360,4 +354,32 @@ fn msm_group(
         _ => (["h_bases_0", "h_bases_1"], "h_base_map"),
     };
     Ok(MsmGroup { stage, len, chunk, bases_chunk, digits, bases, base_map, queries })
+}
+
+/// Plans for `len` scalars and bases of at most so many tables, of the width that suits them.
+///
+/// # Errors
+/// As [`Device::msm_layout`].
+pub(crate) fn shape_for_tables(
+    device: &dyn Device,
+    group: Group,
+    len: u64,
+    most: u32,
+) -> Result<DigitsShape> {
+    let alone = DigitsShape::new(len, device.window_bits(group, len));
+    let most = useful_tables(device, group, alone, most)?;
+    // Work is windows * (additions of scalars + those of a window's buckets); of T tables it is
+    // windows / T * (T * the former + the latter), least for the width that suits T times as many.
+    let wide = device.window_bits(group, len.saturating_mul(most.into()));
+    let alone = DigitsShape::new(len, wide);
+    Ok(alone.with_tables(useful_tables(device, group, alone, most)?))
+}
+
+/// No more tables than take all digits with as few windows as `most` would.
+fn useful_tables(device: &dyn Device, group: Group, alone: DigitsShape, most: u32) -> Result<u32> {
+    if most <= 1 {
+        return Ok(most.max(1));
+    }
+    let digits = device.msm_layout(group, alone)?.num_windows.max(1);
+    Ok(digits.div_ceil(digits.div_ceil(most)))
 }

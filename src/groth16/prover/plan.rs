@@ -16,7 +16,8 @@ use crate::scheduler::admission::{
 };
 use crate::scheduler::plan::{self, Limits, Residents};
 
-/// Scalars of one digit plan, unless the options or a small device say otherwise.
+/// Scalars of one digit plan where there is no room for whole queries, or they are streamed, unless the
+/// options or a small device say otherwise.
 const DEFAULT_CHUNK: usize = 1 << 20;
 /// A streamed query is cut into about this many chunks, so that its buffers stay small beside it.
 const STREAMED_CHUNKS: usize = 8;
@@ -24,7 +25,7 @@ const STREAMED_CHUNKS: usize = 8;
 const SMALLEST_STREAMED_CHUNK: usize = 1 << 13;
 
 /// Tables of multiples: a scalar has no more digits than this.
-const MOST_TABLES: u32 = 128;
+pub(super) const MOST_TABLES: u32 = 128;
 
 /// The memories of a device in the order of their [`PoolId`].
 pub(super) const POOLS: [MemoryClass; 2] = [MemoryClass::Work, MemoryClass::Resident];
@@ -40,17 +41,23 @@ pub(super) fn pool_of(class: MemoryClass) -> PoolId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyId(pub u64);
 
+/// Bits that a [`ResidentKey`] has for the doublings between tables, which are no more than a scalar
+/// has bits and a window, and for the query.
+const SHIFT_FIELD_BITS: u32 = 10;
+const QUERY_FIELD_BITS: u32 = 3;
+
 impl KeyId {
     /// A query's points, or its tables: those of another number or shift are another resident.
     fn resident(self, query: Query, (tables, shift_bits): (u32, u32)) -> ResidentKey {
-        let kind = u64::from(tables) << 10 | u64::from(shift_bits);
-        ResidentKey(self.0 << 21 | kind << 3 | query as u64)
+        let kind = self.0 * u64::from(MOST_TABLES + 1) + u64::from(tables.min(MOST_TABLES));
+        let kind = kind << SHIFT_FIELD_BITS | u64::from(shift_bits);
+        ResidentKey(kind << QUERY_FIELD_BITS | query as u64)
     }
 }
 
 /// The query of the key that a resident belongs to.
 pub(super) fn query_of(key: ResidentKey) -> Option<Query> {
-    Query::ALL.into_iter().find(|query| *query as u64 == key.0 & 7)
+    Query::ALL.into_iter().find(|query| *query as u64 == key.0 & ((1 << QUERY_FIELD_BITS) - 1))
 }
 
 /// A layout with its profile.
@@ -133,7 +140,8 @@ fn residents(layout: &ProofLayout, key: Option<KeyId>) -> Vec<ResidentNeed> {
     staying.map(need).collect()
 }
 
-/// The usual layout if it and the queries that stay fit `budget_bytes`, else the best that does.
+/// A roomy layout for queries that stay, where there is room for one; the usual layout if it and the
+/// queries that stay fit `budget_bytes`, else the best that does.
 pub(super) fn fitting_layout(
     device: &dyn Device,
     shape: ProofShape,
@@ -189,8 +197,8 @@ pub(super) fn fitting_layout(
     ProofLayout::new(device, shape, variant)
 }
 
-/// A layout whose MSMs are not cut into chunks, with the most tables of multiples that were asked
-/// for, if all workers have room for such at once.
+/// A layout whose MSMs are cut into no more chunks than the device likes, with the most tables of
+/// multiples that were asked for, if all workers have room for such at once.
 fn roomy_layout(
     device: &dyn Device,
     shape: ProofShape,
@@ -199,9 +207,13 @@ fn roomy_layout(
     options: &ProverOptions,
 ) -> Option<ProofLayout> {
     let whole = shape.domain().max(shape.variables());
-    let mut tables = options.base_tables.clamp(1, MOST_TABLES);
+    let good = usize::try_from(device.good_plan_len()).unwrap_or(usize::MAX);
+    let chunk = options.msm_chunk.unwrap_or(good.min(whole)).max(1);
+    // Tables are used whole.
+    let most = if options.msm_chunk.is_some_and(|chunk| chunk < whole) { 1 } else { MOST_TABLES };
+    let mut tables = options.base_tables.clamp(1, most);
     loop {
-        let chunk = options.msm_chunk.filter(|_| tables == 1).unwrap_or(whole);
+        let chunk = if tables == 1 { chunk } else { whole };
         let variant = Variant { tables, chunk, bases_chunk: chunk, ..usual };
         match ProofLayout::new(device, shape, variant) {
             Ok(layout) if needed_bytes(&layout, options.workers as u64) <= budget_bytes => {
@@ -213,7 +225,7 @@ fn roomy_layout(
         if tables == 1 {
             return None;
         }
-        // A window less to share is hardly felt where there are many.
+        // By a quarter: for many tables each number costs a plan, and neighbours hardly differ.
         tables -= tables.div_ceil(4);
     }
 }

@@ -17,18 +17,26 @@ pub struct BaseTables {
 }
 
 impl BaseTables {
+    /// The most doublings from a table to the next: the windows of one table are no wider together.
+    pub const MAX_SHIFT_BITS: u32 = 512;
+
     /// `points` are all tables, one behind the other. [`super::MsmLayout::shift_bits`] knows the
     /// shift.
     ///
     /// # Errors
-    /// `InvalidArgument` for tables of unequal length, or a shift of more bits than a scalar has and
-    /// a window more.
+    /// `InvalidArgument` for tables of unequal length, or a shift of more than
+    /// [`BaseTables::MAX_SHIFT_BITS`].
     pub fn new(points: PointView, tables: u32, shift_bits: u32) -> Result<Self> {
         const OP: &str = "base_tables";
         table_len(OP, points, tables)?;
-        if shift_bits > 512 {
-            return Err(Error::invalid(format!("{OP}: a shift of {shift_bits} bits, 512 at most")));
+        if shift_bits > Self::MAX_SHIFT_BITS {
+            let most = Self::MAX_SHIFT_BITS;
+            return Err(Error::invalid(format!(
+                "{OP}: a shift of {shift_bits} bits, {most} at most"
+            )));
         }
+        // Nothing, however often.
+        let tables = if points.is_empty() { 1 } else { tables };
         Ok(Self { group: points.group(), tables, shift_bits, points: points.view() })
     }
 
@@ -68,7 +76,7 @@ impl BaseTables {
     /// `InvalidArgument` for one that there is not.
     pub fn table(&self, number: u32) -> Result<View> {
         let size_bytes = self.len() * self.group.affine_bytes();
-        self.points.slice(u64::from(number) * size_bytes, size_bytes)
+        self.points.slice(u64::from(number).saturating_mul(size_bytes), size_bytes)
     }
 
     pub(super) fn map(&mut self, map: &mut Map<'_>) -> Result<()> {

@@ -179,6 +179,20 @@ fn mapped_in_chunks<C: CurveOracle>(f: &mut Fixture) -> Verdict {
         plan.make(&*device, stream, scalars)?;
         buffers.accumulate(&*device, stream, &plan, bases, BaseOf::Offset { leading })?;
 
+        // A map around the largest index.
+        let first = u32::MAX - 20;
+        let map: Vec<u32> = (0..60).map(|i| (first - 30).wrapping_add(i)).collect();
+        let scalars = super::random_values(map.len(), &mut f.rng);
+        for (scalar, index) in scalars.iter().zip(&map) {
+            let base = index.checked_sub(first).filter(|_| *index != NO_BASE);
+            let log = base.and_then(|base| known.logs.get(base as usize));
+            sum += log.map_or(Scalar::ZERO, |log| *log * scalar);
+        }
+        let scalars = f.put_frs("scalars", &scalars)?;
+        let indices = f.put_indices("map", &map)?;
+        plan.make(&*device, stream, scalars)?;
+        buffers.accumulate(&*device, stream, &plan, bases, BaseOf::indexed(indices, first))?;
+
         buffers.reduce(&*device, stream)?;
         let found = buffers.sum::<C>(f)?;
         ensure(found == C::Affine::generator() * sum, || format!("{tables} tables: wrong"))?;

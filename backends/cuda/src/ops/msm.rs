@@ -212,14 +212,20 @@ pub(crate) fn layout(card: &Card, group: Group, shape: DigitsShape) -> Result<Ms
 pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Result<()> {
     let (shape, group) = (Shape::new(op.shape())?, op.group());
     let kernels = kernels(group);
-    let num_bases = op.num_bases();
+    let table_len = op.num_bases();
+    // A base's number counts through all tables.
+    check_limit(
+        "bases of all tables",
+        table_len.saturating_mul(shape.tables.into()),
+        u64::from(u32::MAX) - 1,
+    )?;
     let (base_first, indices) = match op.base_of() {
         BaseOf::Offset { leading } if leading >= op.len() => return Ok(()),
         BaseOf::Offset { leading } => (word("scalars without a base", leading)?, None),
         BaseOf::Indexed { indices, first } => (first, Some(indices)),
     };
     // So that no index below `base_first` wraps to one of a base.
-    let num_bases = num_bases.min(u64::from(u32::MAX - base_first)) as u32;
+    let num_bases = table_len.min(u64::from(u32::MAX - base_first)) as u32;
     if op.is_empty() || num_bases == 0 {
         return Ok(());
     }
@@ -252,6 +258,7 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
         Arg::U32(base_first),
         Arg::U32(num_bases),
         Arg::U32(shape.tables),
+        Arg::U32(word("bases of a table", table_len)?),
         accumulator,
         head_points,
         keys,
