@@ -25,6 +25,7 @@ pub(crate) struct Gpu {
     /// How regions are cut.
     pub(crate) chunks: Chunks,
     /// Whether what only some APIs have goes unused.
+    #[cfg(not(target_vendor = "apple"))]
     pub(crate) portable: bool,
     /// Bytes of parameters that a dispatch can have as immediates; more lie in a uniform.
     pub(crate) immediate_bytes: u32,
