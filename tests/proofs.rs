@@ -19,6 +19,7 @@ use twinlock::groth16::prover::variant::{
 };
 use twinlock::scheduler::plan::{self, Limits, Residents};
 use twinlock::{Error, Prover, ProverOptions, create_proof, create_random_proof_batch};
+use twinlock_api::{Device, MemoryClass};
 
 /// A generator whose seed is printed, so that a failing run can be replayed with
 /// `TWINLOCK_SEED`.
@@ -295,6 +296,35 @@ fn an_h_query_of_the_whole_domain_serves_too() {
         let proof = prover.create_proof(circuit.clone(), &key, Scalar::from(5), Scalar::from(6));
         assert_eq!(proof.unwrap().to_bytes()[..], expected, "{base_tables} tables");
     }
+}
+
+/// Another process takes memory once the prover is open: what a load brings is what proofs read.
+#[test]
+fn tables_that_find_less_memory_are_loaded_once() {
+    let mut rng = rng();
+    let circuit = Mix::random(MixShape::new(7, Profile::Bits).unwrap(), &mut rng);
+    let (_, bytes) = key_of(circuit.clone(), &mut rng);
+    let file = ParameterFile::from_source("key", bytes).unwrap();
+    const MEMORY_BYTES: u64 = 1 << 20;
+    let mut kept = Vec::new();
+    for taken in (0..10).map(|tenths| MEMORY_BYTES / 10 * tenths) {
+        let device = Arc::new(twinlock_conformance::reference::Reference::new(MEMORY_BYTES));
+        let mut options = ProverOptions::default();
+        (options.base_tables, options.workers) = (8, 4);
+        let prover = Prover::with_devices(vec![device.clone()], options).unwrap();
+        if taken > 0 {
+            device.allocate("another's", MemoryClass::Work, taken).unwrap();
+        }
+        // Of too little memory a load says so.
+        let Ok(key) = prover.load(&file) else { continue };
+        let loaded = prover.memory_usage()[0].resident_bytes;
+        let proof = prover.create_proof(circuit.clone(), &key, Scalar::ONE, Scalar::ONE);
+        assert!(proof.is_ok(), "{taken} bytes taken: {proof:?}");
+        assert_eq!(prover.memory_usage()[0].resident_bytes, loaded, "{taken} bytes taken");
+        kept.push(loaded);
+    }
+    kept.dedup();
+    assert!(kept.len() > 2 && kept.is_sorted_by(|more, less| more >= less), "{kept:?}");
 }
 
 /// On a device that has tables of bases.

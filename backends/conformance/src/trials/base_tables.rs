@@ -154,23 +154,27 @@ fn mapped_in_chunks<C: CurveOracle>(f: &mut Fixture) -> Verdict {
         let mut sum = Scalar::ZERO;
 
         // Some scalars have no base, some share one, and the map starts below the first.
-        let first = 5;
-        let map: Vec<u32> = (0..150)
+        let random: Vec<u32> = (0..150)
             .map(|_| match f.rng.gen_range(0..4) {
                 0 => NO_BASE,
                 _ => f.rng.gen_range(0..num_bases + 20),
             })
             .collect();
-        let scalars = super::random_values(map.len(), &mut f.rng);
-        for (scalar, index) in scalars.iter().zip(&map) {
-            let base = index.checked_sub(first).filter(|_| *index != NO_BASE);
-            let log = base.and_then(|base| known.logs.get(base as usize));
-            sum += log.map_or(Scalar::ZERO, |log| *log * scalar);
+        // And one around the largest index.
+        let last = u32::MAX - 20;
+        let around = (0..60).map(|i| (last - 30).wrapping_add(i)).collect();
+        for (first, map) in [(5, random), (last, around)] {
+            let scalars = super::random_values(map.len(), &mut f.rng);
+            for (scalar, index) in scalars.iter().zip(&map) {
+                let base = index.checked_sub(first).filter(|_| *index != NO_BASE);
+                let log = base.and_then(|base| known.logs.get(base as usize));
+                sum += log.map_or(Scalar::ZERO, |log| *log * scalar);
+            }
+            let scalars = f.put_frs("scalars", &scalars)?;
+            let indices = f.put_indices("map", &map)?;
+            plan.make(&*device, stream, scalars)?;
+            buffers.accumulate(&*device, stream, &plan, bases, BaseOf::indexed(indices, first))?;
         }
-        let scalars = f.put_frs("scalars", &scalars)?;
-        let indices = f.put_indices("map", &map)?;
-        plan.make(&*device, stream, scalars)?;
-        buffers.accumulate(&*device, stream, &plan, bases, BaseOf::indexed(indices, first))?;
 
         let scalars = super::random_values(leading as usize + num_bases as usize, &mut f.rng);
         let used = scalars.iter().skip(leading as usize);
@@ -178,20 +182,6 @@ fn mapped_in_chunks<C: CurveOracle>(f: &mut Fixture) -> Verdict {
         let scalars = f.put_frs("scalars", &scalars)?;
         plan.make(&*device, stream, scalars)?;
         buffers.accumulate(&*device, stream, &plan, bases, BaseOf::Offset { leading })?;
-
-        // A map around the largest index.
-        let first = u32::MAX - 20;
-        let map: Vec<u32> = (0..60).map(|i| (first - 30).wrapping_add(i)).collect();
-        let scalars = super::random_values(map.len(), &mut f.rng);
-        for (scalar, index) in scalars.iter().zip(&map) {
-            let base = index.checked_sub(first).filter(|_| *index != NO_BASE);
-            let log = base.and_then(|base| known.logs.get(base as usize));
-            sum += log.map_or(Scalar::ZERO, |log| *log * scalar);
-        }
-        let scalars = f.put_frs("scalars", &scalars)?;
-        let indices = f.put_indices("map", &map)?;
-        plan.make(&*device, stream, scalars)?;
-        buffers.accumulate(&*device, stream, &plan, bases, BaseOf::indexed(indices, first))?;
 
         buffers.reduce(&*device, stream)?;
         let found = buffers.sum::<C>(f)?;
