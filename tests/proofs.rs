@@ -307,7 +307,7 @@ fn tables_that_find_less_memory_are_loaded_once() {
     let file = ParameterFile::from_source("key", bytes).unwrap();
     const MEMORY_BYTES: u64 = 1 << 20;
     let mut kept = Vec::new();
-    for taken in (0..10).map(|tenths| MEMORY_BYTES / 10 * tenths) {
+    for taken in (0..48).map(|parts| MEMORY_BYTES / 48 * parts) {
         let device = Arc::new(twinlock_conformance::reference::Reference::new(MEMORY_BYTES));
         let mut options = ProverOptions::default();
         (options.base_tables, options.workers) = (8, 4);
