@@ -151,6 +151,8 @@ fn notes(shape: &NamedShape) -> Vec<String> {
          of its stages on, and their peak",
         "ahead: what a stage starts with (index maps, first pieces of streamed queries) is sent \
          while the stage before it computes",
+        "where all workers have room for more, a prover takes longer digit plans than these, and \
+         the tables of multiples that it was asked for",
         "moved: a, b and c count as if they filled the domain",
         "reckoned: from one proof's end to the next one's, at rates measured on an H200 for \
          PoRep; it serves to choose, not to promise",

@@ -26,8 +26,8 @@
 //!   multiples of 32 bytes ([`layout::ELEMENT_ALIGN_BYTES`]), fresh ones from an arena at multiples
 //!   of 256 ([`layout::ARENA_ALIGN_BYTES`]).
 //! * Regions come in two [`MemoryClass`]es, for some APIs track usage by whole buffer: `Resident`
-//!   is written by uploads, `Fill`, `DecodePoints`, `FixedBase` and `BaseTables` and only read by `MsmAccumulate`, `Gather`
-//!   and `Copy`; everything else lives in `Work`.
+//!   is written by uploads, `Fill`, `DecodePoints`, `FixedBase` and `BaseTables` and only read by
+//!   `MsmAccumulate`, `Gather` and `Copy`; everything else lives in `Work`.
 //! * Layout in device memory is canonical ([`layout`]): an upload or download is a plain copy.
 //!   Digit plans, bucket accumulators and workspaces are opaque: their bytes belong to the backend.
 //! * An accumulator whose bytes are all zero is empty.

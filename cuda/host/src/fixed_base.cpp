@@ -54,12 +54,12 @@ extern "C" {
 void twinlock_cuda_fixed_base_g1(uint32_t len, uint32_t window_bits, const void *table,
                                  const void *scalars, void *target) {
     multiples<Fp>(len, window_bits, static_cast<const char *>(table),
-              static_cast<const char *>(scalars), static_cast<char *>(target));
+                  static_cast<const char *>(scalars), static_cast<char *>(target));
 }
 void twinlock_cuda_fixed_base_g2(uint32_t len, uint32_t window_bits, const void *table,
                                  const void *scalars, void *target) {
     multiples<Fp2>(len, window_bits, static_cast<const char *>(table),
-               static_cast<const char *>(scalars), static_cast<char *>(target));
+                   static_cast<const char *>(scalars), static_cast<char *>(target));
 }
 void twinlock_cuda_base_table_g1(uint32_t len, uint32_t doublings, const void *table, void *next) {
     next_table<Fp>(len, doublings, static_cast<const char *>(table), static_cast<char *>(next));

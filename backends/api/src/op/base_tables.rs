@@ -17,7 +17,7 @@ pub struct BaseTables {
 }
 
 impl BaseTables {
-    /// The most doublings from a table to the next: the windows of one table are no wider together.
+    /// The most doublings from a table to the next: more than a scalar has bits, rounded up to windows.
     pub const MAX_SHIFT_BITS: u32 = 512;
 
     /// `points` are all tables, one behind the other. [`super::MsmLayout::shift_bits`] knows the

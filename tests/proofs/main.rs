@@ -1,6 +1,9 @@
 //! Whole proofs on the CPU device, against bellperson.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod layouts;
+mod tables;
+
 use std::sync::Arc;
 
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
@@ -10,16 +13,10 @@ use ff::Field;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
-use twinlock::groth16::assignment::synthesize;
+use twinlock::groth16::assignment::{Assignment, synthesize};
 use twinlock::groth16::generator::generate_parameters;
-use twinlock::groth16::params::{ParameterFile, ParameterSource, Parameters, Query};
-use twinlock::groth16::prover::shape::ProofShape;
-use twinlock::groth16::prover::variant::{
-    AssignmentUpload, NttBuffers, QuerySet, Variant, Windows,
-};
-use twinlock::scheduler::plan::{self, Limits, Residents};
+use twinlock::groth16::params::{ParameterFile, ParameterSource, Parameters};
 use twinlock::{Error, Prover, ProverOptions, create_proof, create_random_proof_batch};
-use twinlock_api::{Device, MemoryClass};
 
 /// A generator whose seed is printed, so that a failing run can be replayed with
 /// `TWINLOCK_SEED`.
@@ -58,6 +55,22 @@ fn bellperson_proof<C: Circuit<Scalar> + Send>(
     let mut bytes = Vec::new();
     bp::create_proof(circuit, params, r, s).unwrap().write(&mut bytes).unwrap();
     bytes
+}
+
+/// A circuit's key, its assignment, blinding factors and the proof that bellperson makes of them.
+struct Known {
+    file: ParameterFile,
+    assignment: Assignment,
+    factors: (Scalar, Scalar),
+    expected: Vec<u8>,
+}
+
+fn known<C: Circuit<Scalar> + Clone + Send>(circuit: C, rng: &mut ChaCha20Rng) -> Known {
+    let (theirs, bytes) = key_of(circuit.clone(), rng);
+    let file = ParameterFile::from_source("key", bytes).unwrap();
+    let factors = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
+    let expected = bellperson_proof(circuit.clone(), &theirs, factors);
+    Known { file, assignment: synthesize(circuit).unwrap(), factors, expected }
 }
 
 /// Every way of giving the key and the memory gives bellperson's bytes.
@@ -291,48 +304,11 @@ fn an_h_query_of_the_whole_domain_serves_too() {
     let proof = create_proof(circuit.clone(), &file, Scalar::from(5), Scalar::from(6)).unwrap();
     assert_eq!(proof.to_bytes()[..], expected);
     for base_tables in [1, 2, 8] {
-        let prover = with_tables(base_tables, None);
+        let prover = tables::with_tables(base_tables, None);
         let key = prover.load(&file).unwrap();
         let proof = prover.create_proof(circuit.clone(), &key, Scalar::from(5), Scalar::from(6));
         assert_eq!(proof.unwrap().to_bytes()[..], expected, "{base_tables} tables");
     }
-}
-
-/// Another process takes memory once the prover is open: what a load brings is what proofs read.
-#[test]
-fn tables_that_find_less_memory_are_loaded_once() {
-    let mut rng = rng();
-    let circuit = Mix::random(MixShape::new(7, Profile::Bits).unwrap(), &mut rng);
-    let (_, bytes) = key_of(circuit.clone(), &mut rng);
-    let file = ParameterFile::from_source("key", bytes).unwrap();
-    const MEMORY_BYTES: u64 = 1 << 20;
-    let mut kept = Vec::new();
-    for taken in (0..48).map(|parts| MEMORY_BYTES / 48 * parts) {
-        let device = Arc::new(twinlock_conformance::reference::Reference::new(MEMORY_BYTES));
-        let mut options = ProverOptions::default();
-        (options.base_tables, options.workers) = (8, 4);
-        let prover = Prover::with_devices(vec![device.clone()], options).unwrap();
-        if taken > 0 {
-            device.allocate("another's", MemoryClass::Work, taken).unwrap();
-        }
-        // Of too little memory a load says so.
-        let Ok(key) = prover.load(&file) else { continue };
-        let loaded = prover.memory_usage()[0].resident_bytes;
-        let proof = prover.create_proof(circuit.clone(), &key, Scalar::ONE, Scalar::ONE);
-        assert!(proof.is_ok(), "{taken} bytes taken: {proof:?}");
-        assert_eq!(prover.memory_usage()[0].resident_bytes, loaded, "{taken} bytes taken");
-        kept.push(loaded);
-    }
-    kept.dedup();
-    assert!(kept.len() > 2 && kept.is_sorted_by(|more, less| more >= less), "{kept:?}");
-}
-
-/// On a device that has tables of bases.
-fn with_tables(base_tables: u32, memory_bytes: Option<u64>) -> Prover {
-    let mut options = ProverOptions::default();
-    (options.base_tables, options.memory_bytes) = (base_tables, memory_bytes);
-    let device = Arc::new(twinlock_conformance::reference::Reference::new(1 << 30));
-    Prover::with_devices(vec![device], options).unwrap()
 }
 
 #[test]
@@ -451,186 +427,4 @@ fn provers_are_shared_between_threads() {
             });
         }
     });
-}
-
-/// Two or three NTT buffers, early or late uploads, any query resident, pieces of any size.
-#[test]
-fn every_layout_gives_the_same_proof() {
-    let mut rng = rng();
-    let mix = Mix::random(MixShape::new(7, Profile::Bits).unwrap(), &mut rng);
-    every_layout_gives_bellpersons_proof(mix, &mut rng);
-    // Some inputs are in A only, and the query of A is as long as the variables.
-    every_layout_gives_bellpersons_proof(OddCircuit { odd: Odd::Rows(40), x: 3 }, &mut rng);
-    every_layout_gives_bellpersons_proof(OddCircuit { odd: Odd::OneSided, x: 3 }, &mut rng);
-}
-
-fn every_layout_gives_bellpersons_proof<C>(circuit: C, rng: &mut ChaCha20Rng)
-where
-    C: Circuit<Scalar> + Clone + Send,
-{
-    let (theirs, bytes) = key_of(circuit.clone(), rng);
-    let file = ParameterFile::from_source("key", bytes).unwrap();
-    let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
-    let expected = bellperson_proof(circuit.clone(), &theirs, (r, s));
-    let assignment = synthesize(circuit).unwrap();
-    let mut tried = 0;
-    for ntt_buffers in [NttBuffers::Two, NttBuffers::Three] {
-        for upload in [AssignmentUpload::Prestage, AssignmentUpload::Late] {
-            for (chunk, bases_chunk) in [(1000, 1000), (1000, 31), (50, 50), (50, 7), (33, 1)] {
-                for windows in [Windows::Fixed(5), Windows::OfChunk, Windows::OfQuery] {
-                    // Each query resident in half of the cases, whatever the rest of them is.
-                    let bits = rng.next_u32();
-                    let chosen = Query::ALL.into_iter().filter(|q| bits >> *q as u32 & 1 == 1);
-                    let resident = chosen.collect();
-                    for ahead in [false, true] {
-                        let variant = Variant {
-                            chunk,
-                            bases_chunk,
-                            windows,
-                            resident,
-                            tables: 1,
-                            ntt_buffers,
-                            assignment: upload,
-                            ahead,
-                        };
-                        let prover = prover(|options| options.variant = Some(variant));
-                        let key = prover.load(&file).unwrap();
-                        let proof = prover.prove(&key, &assignment, r, s).unwrap().proof;
-                        assert_eq!(proof.to_bytes()[..], expected, "{variant:?}");
-                        tried += 1;
-                    }
-                }
-            }
-        }
-    }
-    println!("{tried} layouts");
-}
-
-/// Tables of multiples, as many as are asked for or as there is room for; where the device has none,
-/// the points alone.
-#[test]
-fn tables_of_bases_give_the_same_proof() {
-    let mut rng = rng();
-    let mix = Mix::random(MixShape::new(7, Profile::Bits).unwrap(), &mut rng);
-    assert!(tables_give_bellpersons_proof(mix, &mut rng) > LARGE_KEY);
-    tables_give_bellpersons_proof(OddCircuit { odd: Odd::Rows(40), x: 3 }, &mut rng);
-    tables_give_bellpersons_proof(OddCircuit { odd: Odd::OneSided, x: 3 }, &mut rng);
-}
-
-/// In a smaller key the fewer windows weigh more than the tables.
-const LARGE_KEY: u64 = 1 << 14;
-
-/// Bytes of the key alone.
-fn tables_give_bellpersons_proof<C>(circuit: C, rng: &mut ChaCha20Rng) -> u64
-where
-    C: Circuit<Scalar> + Clone + Send,
-{
-    let (theirs, bytes) = key_of(circuit.clone(), rng);
-    let file = ParameterFile::from_source("key", bytes).unwrap();
-    let (r, s) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
-    let expected = bellperson_proof(circuit.clone(), &theirs, (r, s));
-    let assignment = synthesize(circuit).unwrap();
-    let kept = |base_tables, memory_bytes| {
-        let prover = with_tables(base_tables, memory_bytes);
-        let key = prover.load(&file).unwrap();
-        for _ in 0..2 {
-            let proved = prover.prove(&key, &assignment, r, s).unwrap();
-            assert!(proved.failed_attempts.is_empty());
-            assert_eq!(proved.proof.to_bytes()[..], expected, "{base_tables} tables");
-        }
-        let usage = prover.memory_usage().pop().unwrap();
-        (usage.resident_bytes, usage.reserved_bytes)
-    };
-    let (alone, _) = kept(1, None);
-    let bytes: Vec<u64> = [2, 5, 31, 128].map(|tables| kept(tables, None).0).to_vec();
-    // Of 32 digits, 31 tables would leave two windows, which 16 have as well.
-    let rounded = |tables: u64| (alone * tables).saturating_sub(5 * 256 * tables)..=alone * tables;
-    for (bytes, tables) in bytes.iter().zip([2, 5, 16, 32]) {
-        assert!(rounded(tables).contains(bytes), "{tables} tables: {bytes} bytes, {alone} alone");
-    }
-    // With room for some, those.
-    if alone > LARGE_KEY {
-        let (all, reserved) = kept(8, None);
-        let limit = reserved - alone;
-        let (some, reserved) = kept(8, Some(limit));
-        assert!(alone < some && some < all && reserved <= limit, "{alone} {some} {all}");
-    }
-
-    // Two keys, of which one is put out for the other, and a forced layout.
-    let both = with_tables(8, Some(kept(8, None).1 * 3 / 2));
-    let keys = [both.load(&file).unwrap(), both.load(&file).unwrap()];
-    for key in keys.iter().chain(&keys) {
-        let proof = both.prove(key, &assignment, r, s).unwrap().proof;
-        assert_eq!(proof.to_bytes()[..], expected);
-    }
-    for (resident, works) in [(QuerySet::ALL, true), (QuerySet::NONE.with(Query::H), false)] {
-        let mut options = ProverOptions::default();
-        options.variant = Some(Variant {
-            chunk: 1 << 10,
-            bases_chunk: 1 << 10,
-            windows: Windows::Fixed(5),
-            resident,
-            tables: 7,
-            ntt_buffers: NttBuffers::Two,
-            assignment: AssignmentUpload::Late,
-            ahead: true,
-        });
-        let device = Arc::new(twinlock_conformance::reference::Reference::new(1 << 30));
-        let forced = Prover::with_devices(vec![device], options).unwrap();
-        let proof =
-            forced.load(&file).and_then(|key| Ok(forced.prove(&key, &assignment, r, s)?.proof));
-        match works {
-            true => assert_eq!(proof.unwrap().to_bytes()[..], expected),
-            false => assert!(matches!(proof, Err(Error::Device { .. })), "{proof:?}"),
-        }
-    }
-
-    let prover = prover(|options| options.base_tables = 8);
-    let key = prover.load(&file).unwrap();
-    let proof = prover.prove(&key, &assignment, r, s).unwrap().proof;
-    assert_eq!(proof.to_bytes()[..], expected);
-    alone
-}
-
-/// Budgets from just enough up: each gives the same proof, or the numbers.
-#[test]
-fn small_budgets_give_the_same_proof_by_a_smaller_plan() {
-    let mut rng = rng();
-    let circuit = Mix::random(MixShape::new(10, Profile::Bits).unwrap(), &mut rng);
-    let (theirs, bytes) = key_of(circuit.clone(), &mut rng);
-    let file = ParameterFile::from_source("key", bytes).unwrap();
-    let (r, s) = (Scalar::random(&mut rng), Scalar::random(&mut rng));
-    let expected = bellperson_proof(circuit.clone(), &theirs, (r, s));
-    let assignment = synthesize(circuit).unwrap();
-    let shape = ProofShape::of(&assignment).unwrap();
-    let open = twinlock_api::OpenOptions { threads: Some(2) };
-    let device = twinlock::registry::open("cpu", &open).unwrap();
-    let limits = Limits { residents: Residents::Loaded(QuerySet::NONE), ..Limits::new(0) };
-    let least = plan::smallest(&*device, shape, &limits).unwrap();
-    let of_budget = |budget| {
-        prover(|options| {
-            options.threads = Some(2);
-            options.memory_bytes = Some(budget);
-        })
-    };
-    let mut layouts = Vec::new();
-    for percent in [100, 105, 120, 150, 200, 400] {
-        let budget = least.peak_bytes() * percent / 100;
-        let limits = Limits { residents: Residents::Loaded(QuerySet::NONE), ..Limits::new(budget) };
-        let found = plan::best(&*device, shape, &limits).unwrap();
-        assert!(found.peak_bytes() <= budget, "{percent}%");
-        layouts.push(found.variant);
-        let prover = of_budget(budget);
-        let key = prover.key(&file).unwrap();
-        let proof = prover.prove(&key, &assignment, r, s).unwrap().proof;
-        assert_eq!(proof.to_bytes()[..], expected, "{percent}%");
-    }
-    assert_ne!(layouts.first(), layouts.last());
-
-    let prover = of_budget(least.peak_bytes() - 256);
-    let key = prover.key(&file).unwrap();
-    let error = prover.prove(&key, &assignment, r, s).unwrap_err().to_string();
-    for word in ["256 short", "stage la holds", "exceeds the device's limit"] {
-        assert!(error.contains(word), "no {word:?} in {error}");
-    }
 }
