@@ -11,7 +11,7 @@ namespace {
 template <class F>
 void store(std::vector<Xyzz<F>> points, char *target) {
     using namespace normalize;
-    alignas(16) static char nodes[2 * THREADS * sizeof(F)];
+    alignas(16) char nodes[2 * THREADS * sizeof(F)];
     const Tree<F> tree{nodes};
     const size_t len = points.size();
     points.resize(THREADS, Xyzz<F>::identity());
