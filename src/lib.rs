@@ -12,6 +12,7 @@ mod mapped;
 pub mod pending_file;
 pub mod registry;
 pub mod scheduler;
+mod times;
 pub mod views;
 
 pub use config::ProverOptions;

@@ -23,6 +23,7 @@ pub use locks::{LockPlan, LockTimes, run as run_locks};
 pub use machine::Machine;
 pub use scalars::Scalars;
 
+pub use crate::times::milliseconds;
 use crate::{Error, Result};
 
 /// What is measured.
@@ -142,11 +143,6 @@ fn median_ms(mut times: Vec<Duration>) -> f64 {
         1 => at(middle),
         _ => (at(middle.wrapping_sub(1)) + at(middle)) / 2,
     })
-}
-
-/// Milliseconds, to the microsecond: as fine as anyone reads.
-pub fn milliseconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// Refuses a size whose elements a host vector or an index cannot hold.

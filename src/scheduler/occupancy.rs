@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::events::{EventKind, EventSink, Life, TimedEvent};
-use crate::bench::milliseconds;
+use crate::times::milliseconds;
 
 /// What one device did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -88,6 +88,7 @@ impl Observer {
     }
 
     /// What `device` did.
+    #[cfg(feature = "cli")] // For `bench`.
     pub(crate) fn spans_of(self, device: &str) -> Spans {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.spans.into_iter().find(|(name, _)| name == device).unwrap_or_default().1

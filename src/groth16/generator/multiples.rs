@@ -159,6 +159,7 @@ impl<'a> Workshop<'a> {
     }
 
     /// Fills `target`, memory of the same device, with the multiples of `base` by `scalars`.
+    #[cfg(feature = "cli")] // For `bench`.
     pub(crate) fn fill<P: Point>(
         &self,
         base: &P,
