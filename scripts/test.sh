@@ -11,13 +11,15 @@ has_vulkan() {
         compgen -G '/etc/vulkan/icd.d/*.json' >/dev/null
 }
 
+# A mirror may be busy, and so may the machine's own updates.
+apt=(-o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
 packages=()
 { command -v cc && command -v c++; } >/dev/null || packages+=(build-essential)
 has_vulkan || packages+=(libvulkan1 mesa-vulkan-drivers)
 if [ "${#packages[@]}" -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq
-        apt-get install -y -qq --no-install-recommends "${packages[@]}"
+        apt-get "${apt[@]}" update -qq
+        apt-get "${apt[@]}" install -y -qq --no-install-recommends "${packages[@]}"
     else
         echo "not installed, for this is not root's Debian: ${packages[*]}" >&2
         echo "(without a Vulkan device the WGSL tests are reported as ignored)" >&2

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -410,12 +410,10 @@ fn bench_measures_and_compares() {
     assert!(ran.out.contains("cpu") && !ran.out.contains("ratio"), "{}", ran.out);
 }
 
-/// Sizes that no machine has room for: refused at once, with the bytes needed and available.
+/// Sizes that no machine has room for: refused before anything is made, with the bytes needed and available.
 #[test]
 fn sizes_beyond_the_machine_are_errors() {
-    const PATIENCE: Duration = Duration::from_secs(10);
     let shell = Shell::new();
-    let start = Instant::now();
     shell.error("prove mix --lg 32", &["lg 32", "from 4 to 31"]);
     shell.error("prove mix --lg 32 --profile bits", &["lg 32", "from 7 to 31"]);
     shell.error("params generate mix --lg 32 --out m", &["lg 32", "from 4 to 31"]);
@@ -435,7 +433,6 @@ fn sizes_beyond_the_machine_are_errors() {
             shell.error(line, &["bytes", "exceeds the limit of"]);
         }
     }
-    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
     assert_eq!(fs::read_dir(shell.dir.path()).unwrap().count(), 0);
 }
 

@@ -206,10 +206,13 @@ impl StagingRing {
             };
             slot.owner = self.id;
             let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes) as usize;
-            bytes
-                .par_chunks_mut(part_bytes)
-                .enumerate()
-                .try_for_each(|(part, bytes)| fill(offset + (part * part_bytes) as u64, bytes))?;
+            if bytes.len() <= part_bytes {
+                fill(offset, bytes)?;
+            } else {
+                bytes.par_chunks_mut(part_bytes).enumerate().try_for_each(|(part, bytes)| {
+                    fill(offset + (part * part_bytes) as u64, bytes)
+                })?;
+            }
             device.upload(stream, slot.buffer.as_mut(), 0, target.slice(offset, len)?)?;
             offset += len;
         }
@@ -353,7 +356,11 @@ fn wipe(buffer: &mut dyn Staging, timeout: Duration) -> Result<()> {
 
 /// Several threads, for it is in a proof's way.
 fn zero(bytes: &mut [u8]) {
-    bytes.par_chunks_mut(FILL_BYTES as usize).for_each(|bytes| bytes.fill(0));
+    if bytes.len() <= FILL_BYTES as usize {
+        bytes.fill(0);
+    } else {
+        bytes.par_chunks_mut(FILL_BYTES as usize).for_each(|bytes| bytes.fill(0));
+    }
 }
 
 #[cfg(test)]
@@ -366,7 +373,7 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(30);
+    const SOON: Duration = Duration::from_secs(300);
     const SECRET: u8 = 0x5a;
 
     /// A slot that tells these failures, the last first, before it gives its bytes.

@@ -22,7 +22,7 @@ use twinlock_api::{Error as DeviceError, OpenOptions};
 use twinlock_sim::{Arithmetic, Clock, Fault, SimCard, SimConfig};
 
 /// For what must come; only a failing test waits so long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A generator whose seed is printed; `TWINLOCK_SEED` replays it.
 pub fn rng() -> ChaCha20Rng {

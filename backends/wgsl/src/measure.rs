@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use twinlock_shaders::Arithmetic;
 use twinlock_shaders::kernels::measure::{ADDITIONS, POINTS, THREADS};
 
+use crate::cache_file;
 use crate::gpu::Scopes;
 
 /// How much a run does.
@@ -28,7 +29,7 @@ impl Amount {
 /// Each arithmetic runs so often, in turn, after a first time that does not count.
 const RUNS: usize = 3;
 /// A run that takes longer is no candidate's.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 const WORDS_PER_POINT: u32 = 48;
 
 /// An arithmetic's name in settings and files.
@@ -48,20 +49,16 @@ pub(crate) fn remembered(file: &Path) -> Option<Arithmetic> {
 
 /// Remembers a choice in `file`, in one step.
 pub(crate) fn remember(file: &Path, arithmetic: Arithmetic) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    std::fs::write(&new, name(arithmetic))?;
-    std::fs::rename(&new, file)
+    cache_file::replace(file, name(arithmetic).as_bytes())
 }
 
-/// The fastest of `candidates`; `None` where none runs.
+/// The fastest of `candidates`; `None` where none ends a run within `timeout`.
 pub(crate) fn fastest(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
     candidates: &[Arithmetic],
     amount: Amount,
+    timeout: Duration,
 ) -> Option<Arithmetic> {
     let run = |arithmetic| Run::new(device, queue, arithmetic, amount);
     let mut runs: Vec<_> = candidates
@@ -70,7 +67,7 @@ pub(crate) fn fastest(
         .map(|(arithmetic, run)| (arithmetic, run, Duration::MAX))
         .collect();
     for round in 0..=RUNS {
-        runs.retain_mut(|(_, run, best)| match run.time(device, queue) {
+        runs.retain_mut(|(_, run, best)| match run.time(device, queue, timeout) {
             Some(time) if round > 0 => {
                 *best = time.min(*best);
                 true
@@ -158,7 +155,12 @@ impl Run {
         }
     }
 
-    fn time(&self, device: &wgpu::Device, queue: &wgpu::Queue) -> Option<Duration> {
+    fn time(
+        &self,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        timeout: Duration,
+    ) -> Option<Duration> {
         let mut encoder = device.create_command_encoder(&Default::default());
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
@@ -169,7 +171,7 @@ impl Run {
         let commands = encoder.finish();
         let start = Instant::now();
         let submission_index = Some(queue.submit([commands]));
-        let wait = wgpu::PollType::Wait { submission_index, timeout: Some(TIMEOUT) };
+        let wait = wgpu::PollType::Wait { submission_index, timeout: Some(timeout) };
         // wgpu panics when a device is lost in here.
         let waited = catch_unwind(AssertUnwindSafe(|| device.poll(wait))).ok()?;
         waited.ok().filter(wgpu::PollStatus::wait_finished)?;
@@ -206,15 +208,17 @@ mod tests {
             .filter(|arithmetic| !arithmetic.needs_int64() || !required_features.is_empty())
             .collect();
         let amount = Amount { chains: THREADS, rounds: 2 };
-        let found = fastest(&device, &queue, &candidates, amount);
+        // The first run compiles on some devices.
+        let timeout = Duration::from_secs(600);
+        let found = fastest(&device, &queue, &candidates, amount, timeout);
         assert!(found.is_some_and(|found| candidates.contains(&found)), "{found:?}");
-        assert_eq!(fastest(&device, &queue, &[], amount), None);
+        assert_eq!(fastest(&device, &queue, &[], amount, timeout), None);
     }
 
     #[test]
     fn choices_are_remembered() {
-        let folder = std::env::temp_dir().join(format!("twinlock-measure-{}", std::process::id()));
-        let file = folder.join("device_1.2");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("device_1.2");
         assert_eq!(remembered(&file), None);
         for arithmetic in Arithmetic::ALL {
             remember(&file, arithmetic).expect("writes");
@@ -222,6 +226,5 @@ mod tests {
         }
         std::fs::write(&file, "quick").expect("writes");
         assert_eq!(remembered(&file), None);
-        std::fs::remove_dir_all(&folder).expect("removes");
     }
 }

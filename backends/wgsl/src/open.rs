@@ -131,7 +131,9 @@ fn measured(device: &wgpu::Device, queue: &wgpu::Queue, info: &wgpu::AdapterInfo
     if let Some(arithmetic) = file.as_deref().and_then(measure::remembered) {
         return arithmetic;
     }
-    let Some(arithmetic) = measure::fastest(device, queue, &Arithmetic::ALL, Amount::FULL) else {
+    let Some(arithmetic) =
+        measure::fastest(device, queue, &Arithmetic::ALL, Amount::FULL, measure::TIMEOUT)
+    else {
         return Arithmetic::Wide;
     };
     if let Some(file) = &file

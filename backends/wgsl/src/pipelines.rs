@@ -9,6 +9,7 @@ use std::time::Duration;
 use twinlock_api::{Error, Result};
 use twinlock_shaders::{Access, Binding, Kernel, kernels};
 
+use crate::cache_file;
 use crate::gpu::{Gpu, Scopes, words};
 use crate::params::MAX_PARAM_BYTES;
 use crate::split::split;
@@ -60,12 +61,7 @@ impl Pipelines {
         let Some(data) = self.cache.as_ref().and_then(wgpu::PipelineCache::get_data) else {
             return Ok(());
         };
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let new = file.with_extension(format!("{}.new", std::process::id()));
-        std::fs::write(&new, data)?;
-        std::fs::rename(&new, file)
+        cache_file::replace(file, &data)
     }
 
     /// A kernel whose bindings have so many parts each, compiled if it has not been.

@@ -160,9 +160,9 @@ impl Gpu {
         host.map_async(wgpu::MapMode::Read, .., |result| result.expect("mapped"));
         let wait = wgpu::PollType::Wait {
             submission_index: None,
-            timeout: Some(Duration::from_secs(300)),
+            timeout: Some(Duration::from_secs(1800)),
         };
-        self.device.poll(wait).expect("done in five minutes");
+        self.device.poll(wait).expect("done in half an hour");
         let mapped = host.slice(..).get_mapped_range().expect("mapped");
         bytemuck::cast_slice(&mapped).to_vec()
     }

@@ -102,7 +102,7 @@ pub struct Fixture {
 
 impl Fixture {
     /// Longest wait for anything but the largest sizes.
-    pub const TIMEOUT: Duration = Duration::from_secs(300);
+    pub const TIMEOUT: Duration = Duration::from_secs(1800);
     const STAGING_BYTES: u64 = 1 << 20;
 
     pub(super) fn new(
