@@ -1,7 +1,11 @@
 //! Measurements of devices through the public [`Device`] trait, with every result checked.
 //!
-//! A measurement is the median of some runs after a warm-up run; the warm-up's result is held
-//! against an oracle, and a wrong one is an error.
+//! A measurement is the median of some runs after others that warm up. The result of each timed run,
+//! and of the very first, is held against an oracle outside of the clock, at its full size; a wrong
+//! one is an error. A sum is compared with that of the bases' known logarithms. An NTT's output is
+//! copied aside on the device, the input restored by the inverse, and the output compared at a random
+//! point: as many runs go between two checks as the device has room for, so that it does not idle. A
+//! proof is verified.
 
 mod locks;
 mod machine;

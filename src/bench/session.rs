@@ -95,6 +95,11 @@ impl Session {
         Ok(self.readback.read(&*self.device, self.stream, source)?.to_vec())
     }
 
+    /// Copies `source` over all of `target`.
+    pub fn download_into(&mut self, source: View, target: &mut [u8]) -> Result<(), DeviceError> {
+        self.readback.read_into(&*self.device, self.stream, source, target)
+    }
+
     /// Enqueues a step. Waits for it if steps are measured apart.
     pub fn step(&mut self, name: &'static str, op: &Op) -> Result<(), DeviceError> {
         self.device.enqueue(self.stream, op)?;
@@ -110,25 +115,51 @@ impl Session {
         self.device.synchronize(&self.device.record(self.stream)?, self.timeout)
     }
 
-    /// Times `run` once to warm up and `iterations` times to count; what the first gave goes to
-    /// `check`.
-    pub fn time<T>(
+    /// Times `iterations` runs. What each gives goes to `keep` with its number in its batch, and, when
+    /// the batch has run, to `check`, both outside the clock. A run before all others is checked at
+    /// once; one before each batch is not: it warms a device that idled while the host checked.
+    pub fn time<T, K>(
         &mut self,
-        iterations: usize,
+        (iterations, batch): (usize, usize),
         mut run: impl FnMut(&mut Self) -> Result<T, DeviceError>,
-        check: impl FnOnce(&mut Self, T) -> Result<()>,
+        mut keep: impl FnMut(&mut Self, usize, T) -> Result<K, DeviceError>,
+        mut check: impl FnMut(&mut Self, usize, K) -> Result<()>,
     ) -> Result<Vec<Duration>> {
-        let first = run(self).map_err(|source| self.named(source))?;
-        check(self, first)?;
-        self.clock.clear();
+        let mut run = |session: &mut Self, at, counts| {
+            let timed = session.timed(counts, &mut run);
+            let kept = timed.and_then(|(time, found)| Ok((time, keep(session, at, found)?)));
+            kept.map_err(|source| session.named(source))
+        };
+        let (_, first) = run(self, 0, false)?;
+        check(self, 0, first)?;
         let mut times = Vec::with_capacity(iterations);
-        for _ in 0..iterations {
-            let start = Instant::now();
-            self.clock.start(start);
-            run(self).map_err(|source| self.named(source))?;
-            times.push(start.elapsed());
+        while times.len() < iterations {
+            run(self, 0, false)?;
+            let mut kept = Vec::new();
+            for at in 0..batch.clamp(1, iterations - times.len()) {
+                let (time, found) = run(self, at, true)?;
+                times.push(time);
+                kept.push(found);
+            }
+            for (at, found) in kept.into_iter().enumerate() {
+                check(self, at, found)?;
+            }
         }
         Ok(times)
+    }
+
+    /// What `run` gives and how long it took; steps are noted if it `counts`.
+    fn timed<T>(
+        &mut self,
+        counts: bool,
+        run: impl FnOnce(&mut Self) -> Result<T, DeviceError>,
+    ) -> Result<(Duration, T), DeviceError> {
+        let start = Instant::now();
+        self.clock.start(start, counts);
+        let found = run(self);
+        let time = start.elapsed();
+        self.clock.counts = false;
+        Ok((time, found?))
     }
 }
 
@@ -146,23 +177,22 @@ impl Drop for Session {
 /// Times of a run's steps.
 pub(super) struct StepClock {
     last: Option<Instant>,
+    /// Whether what runs now is noted.
+    counts: bool,
     laps: Vec<(&'static str, Vec<Duration>)>,
 }
 
 impl StepClock {
     fn new(on: bool) -> Self {
-        Self { last: on.then(Instant::now), laps: Vec::new() }
+        Self { last: on.then(Instant::now), counts: false, laps: Vec::new() }
     }
 
     pub fn is_on(&self) -> bool {
         self.last.is_some()
     }
 
-    fn clear(&mut self) {
-        self.laps.clear();
-    }
-
-    fn start(&mut self, now: Instant) {
+    fn start(&mut self, now: Instant, counts: bool) {
+        self.counts = counts;
         if let Some(last) = &mut self.last {
             *last = now;
         }
@@ -173,6 +203,9 @@ impl StepClock {
         let Some(last) = &mut self.last else { return };
         let now = Instant::now();
         let time = now - std::mem::replace(last, now);
+        if !self.counts {
+            return;
+        }
         match self.laps.iter_mut().find(|(known, _)| *known == name) {
             Some((_, times)) => times.push(time),
             None => self.laps.push((name, vec![time])),

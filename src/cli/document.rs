@@ -7,9 +7,11 @@ use std::path::Path;
 
 use blstrs::Scalar;
 use serde::{Deserialize, Serialize};
+use twinlock::bench::milliseconds;
 use twinlock::groth16::proof::Proof;
 use twinlock::scheduler::occupancy::Occupancy;
 use twinlock::{Error, Result};
+use twinlock_api::KernelTime;
 
 /// More than some ten thousand proofs with a few dozen inputs take.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -27,9 +29,32 @@ pub struct Document {
     pub constraints_with_input_rows: usize,
     pub domain: usize,
     pub times_ms: Times,
-    /// How busy each device was.
+    /// How long partitions held each device.
     pub devices: BTreeMap<String, Occupancy>,
+    /// How much of the job kernels ran on it, where they were timed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernels: BTreeMap<String, Kernels>,
     pub proofs: Vec<ProofEntry>,
+}
+
+/// A device's kernels during the job, by its own clock.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Kernels {
+    pub count: u64,
+    /// From the first one's start to the last one's end.
+    pub span_ms: f64,
+    /// Time within the span in which at least one ran.
+    pub busy_ms: f64,
+    /// `busy_ms` over `span_ms`.
+    pub share: f64,
+}
+
+impl From<KernelTime> for Kernels {
+    fn from(time: KernelTime) -> Self {
+        let KernelTime { count, span, busy } = time;
+        let (span_ms, busy_ms) = (milliseconds(span), milliseconds(busy));
+        Self { count, span_ms, busy_ms, share: time.share() }
+    }
 }
 
 /// Milliseconds, summed over the proofs.

@@ -24,7 +24,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::Outcome;
 use super::circuit::KeyedCircuitArgs;
-use super::document::{Document, ProofEntry, Times, scalar_hex};
+use super::document::{Document, Kernels, ProofEntry, Times, scalar_hex};
 use super::output::{print, table, to_json};
 use super::progress::Progress;
 use super::seed::SeedArgs;
@@ -34,7 +34,8 @@ use super::size::{DeviceSizes, parse_device_sizes, parse_size};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each proof is verified before it is given out. Public inputs are printed as \
-    32 bytes each, little-endian.\n\n\
+    32 bytes each, little-endian. With TWINLOCK_CUDA_PROFILE=1 or TWINLOCK_WGSL_PROFILE=1 it says \
+    for how much of the time kernels ran, by the device's clock; timing them costs a little.\n\n\
     Examples:\n  twinlock prove sapling-spend\n  \
     twinlock prove mix --lg 16 --partitions 4 --out proofs.json\n  \
     twinlock prove mix --partitions 9 --device cuda:0,cuda:1 --memory cuda:0=16GiB,cuda:1=8GiB"
@@ -122,6 +123,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         domain: 0,
         times_ms: Times { load: milliseconds(start.elapsed()), ..Times::default() },
         devices: BTreeMap::new(),
+        kernels: BTreeMap::new(),
         proofs: Vec::new(),
     };
 
@@ -170,6 +172,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
         }
     });
     let partitions = partitions.collect();
+    // What ran so far was for the key.
+    prover.kernel_times();
     let job_start = Instant::now();
     let proved = prover.serve(|session| {
         let mut job = session.submit(Job { key: &key, priority: 0, partitions })?;
@@ -187,6 +191,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
     document.times_ms.job = milliseconds(job_start.elapsed());
     drop(progress);
     document.devices = observer.occupancy();
+    let kernels = prover.kernel_times().into_iter();
+    document.kernels = kernels.map(|(name, time)| (name, time.into())).collect();
     if let Some(timeline) = timeline {
         // Of a failure too.
         let trace = chrome_trace(&recorder.events()).to_string();
@@ -301,13 +307,23 @@ fn text(document: &Document) -> String {
     let mut rows: Vec<Vec<String>> =
         lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     for (name, device) in &document.devices {
-        let Occupancy { computed, span_ms, compute_ms, overlap_ms } = device;
+        let Occupancy { computed, span_ms, compute_held_ms, overlap_ms } = device;
         rows.push(vec![
             name.clone(),
             format!(
-                "{computed} computed in {span_ms:.1} ms, busy {compute_ms:.1} ms ({:.1}%), staging \
-                 beside it {overlap_ms:.1} ms",
-                100.0 * device.share()
+                "{computed} computed in {span_ms:.1} ms; `compute` was held {compute_held_ms:.1} ms \
+                 ({:.1}%), staging beside it {overlap_ms:.1} ms",
+                100.0 * device.held_share()
+            ),
+        ]);
+    }
+    for (name, kernels) in &document.kernels {
+        let Kernels { count, span_ms, busy_ms, share } = kernels;
+        rows.push(vec![
+            format!("{name} kernels"),
+            format!(
+                "{count} ran {busy_ms:.1} ms of {span_ms:.1} ms from the first to the last ({:.1}%)",
+                100.0 * share
             ),
         ]);
     }

@@ -1,4 +1,6 @@
-//! How busy devices were, from a run's events.
+//! How long partitions held devices, from a run's events. That is the scheduler's view: a partition that
+//! computes may have gaps between its kernels, which only the device knows
+//! ([`twinlock_api::KernelTime`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,18 +16,18 @@ use crate::times::milliseconds;
 pub struct Occupancy {
     /// Partitions that computed on it, retries included.
     pub computed: usize,
-    /// From the first partition's kernels to the last one's, in milliseconds.
+    /// From when `compute` was first taken to when it was last given back, in milliseconds.
     pub span_ms: f64,
-    /// Time within the span in which a partition computed.
-    pub compute_ms: f64,
-    /// Time in which one partition staged while another computed.
+    /// Time within the span in which a partition held `compute`.
+    pub compute_held_ms: f64,
+    /// Time in which one partition staged while another held `compute`.
     pub overlap_ms: f64,
 }
 
 impl Occupancy {
-    /// The share of its span in which the device computed; 0 where it did nothing.
-    pub fn share(&self) -> f64 {
-        if self.span_ms > 0.0 { self.compute_ms / self.span_ms } else { 0.0 }
+    /// The share of the span in which `compute` was held; 0 where it never was.
+    pub fn held_share(&self) -> f64 {
+        if self.span_ms > 0.0 { self.compute_held_ms / self.span_ms } else { 0.0 }
     }
 }
 
@@ -103,7 +105,7 @@ impl Spans {
         Occupancy {
             computed: self.compute.len(),
             span_ms: milliseconds(last.saturating_sub(first)),
-            compute_ms: milliseconds(total(&self.compute)),
+            compute_held_ms: milliseconds(total(&self.compute)),
             overlap_ms: milliseconds(self.overlap()),
         }
     }
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn staging_counts_beside_anothers_kernels_only() {
+    fn staging_counts_beside_anothers_compute_only() {
         let events = [
             event(0, 0, Life::StageStarted("prestage")),
             event(10, 0, Life::StageEnded("prestage")),
@@ -157,9 +159,10 @@ mod tests {
         assert!(observer.occupancy().is_empty());
         events.iter().for_each(|event| observer.take(event));
         let found = observer.occupancy()["d"];
-        let expected = Occupancy { computed: 2, span_ms: 50.0, compute_ms: 40.0, overlap_ms: 10.0 };
+        let expected =
+            Occupancy { computed: 2, span_ms: 50.0, compute_held_ms: 40.0, overlap_ms: 10.0 };
         assert_eq!(found, expected);
-        assert!((found.share() - 0.8).abs() < 1e-9);
-        assert_eq!(Occupancy::default().share(), 0.0);
+        assert!((found.held_share() - 0.8).abs() < 1e-9);
+        assert_eq!(Occupancy::default().held_share(), 0.0);
     }
 }

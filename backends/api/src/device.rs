@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::kernel_time::KernelTime;
 use crate::layout::Group;
 use crate::memory::{MemoryClass, Region, Staging, StagingKind, View};
 use crate::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout, Op};
@@ -116,6 +117,13 @@ pub trait Device: Send + Sync {
     /// The size in bytes of a staging buffer whose copy runs at the link's full speed.
     fn staging_slot_bytes(&self) -> u64 {
         1 << 20
+    }
+
+    /// What kernels ran since this was last asked (at first, since the device was opened), of work that the
+    /// host has seen end. `None` where the backend was not told to time them, which costs a little, or
+    /// missed one.
+    fn kernel_time(&self) -> Option<KernelTime> {
+        None
     }
 
     /// Makes a stream.

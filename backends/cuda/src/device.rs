@@ -9,8 +9,8 @@ use cudarc::driver::sys::{self, CUstream};
 use twinlock_api::device::check_copy;
 use twinlock_api::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout};
 use twinlock_api::{
-    Device, DeviceInfo, Error, Event, Group, MemoryClass, MemoryInfo, Op, Region, Result, Staging,
-    StagingKind, Stream, View,
+    Device, DeviceInfo, Error, Event, Group, KernelTime, MemoryClass, MemoryInfo, Op, Region,
+    Result, Staging, StagingKind, Stream, View,
 };
 
 use crate::driver::check;
@@ -213,6 +213,12 @@ impl Device for CudaDevice {
 
     fn staging_slot_bytes(&self) -> u64 {
         STAGING_SLOT_BYTES
+    }
+
+    fn kernel_time(&self) -> Option<KernelTime> {
+        let profile = self.gpu.profile.as_ref()?;
+        let _current = self.gpu.enter().ok()?;
+        profile.kernel_time()
     }
 
     fn create_stream(&self, _name: &'static str) -> Result<Stream> {

@@ -8,7 +8,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `TWINLOCK_CUDA_MEMORY_BYTES` | the most bytes of regions on a device |
-//! | `TWINLOCK_CUDA_PROFILE` | `1` logs each kernel's time on the device when that is closed |
+//! | `TWINLOCK_CUDA_PROFILE` | `1` times each kernel, fill and copy on the device: logged when that is closed, and `prove` says for how much of the time they ran |
 //! | `TWINLOCK_CUDA_PLAIN_ALLOCATIONS` | `1` takes memory by `cuMemAlloc`, for compute-sanitizer |
 
 mod backend;

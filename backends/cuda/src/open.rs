@@ -56,9 +56,10 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
             ),
         };
         let address = allocation.map_or(0, |allocation| allocation.address);
-        (modules, streams, events, Tables { address, places, allocation })
+        let profile = settings.profile.then(Profile::new).transpose().map_err(refused)?;
+        (modules, streams, events, Tables { address, places, allocation }, profile)
     };
-    let (modules, streams, events, device_tables) = gpu;
+    let (modules, streams, events, device_tables, profile) = gpu;
     let gpu = Arc::new(Gpu {
         info,
         card,
@@ -68,7 +69,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         memory: Memory::new(settings.memory_bytes),
         streams,
         events,
-        profile: settings.profile.then(Profile::default),
+        profile,
         faults: Arc::clone(&faults),
         lost: OnceLock::new(),
         context: Some(context),

@@ -19,6 +19,7 @@ pub struct WgslBackend {
     buffer_bytes: Option<u64>,
     binding_bytes: Option<u64>,
     portable: bool,
+    profile: bool,
 }
 
 impl WgslBackend {
@@ -49,6 +50,12 @@ impl WgslBackend {
         Self { portable: true, ..self }
     }
 
+    /// The same with kernels timed, as `TWINLOCK_WGSL_PROFILE=1` has it.
+    #[must_use]
+    pub const fn profiled(self) -> Self {
+        Self { profile: true, ..self }
+    }
+
     fn settings(&self) -> Result<Settings> {
         let settings = Settings::from_env()?;
         Ok(Settings {
@@ -56,6 +63,7 @@ impl WgslBackend {
             memory_bytes: self.memory_bytes.or(settings.memory_bytes),
             buffer_bytes: self.buffer_bytes,
             binding_bytes: self.binding_bytes,
+            profile: self.profile || settings.profile,
             portable: self.portable,
             ..settings
         })

@@ -8,8 +8,8 @@ use std::time::Duration;
 use twinlock_api::device::check_copy;
 use twinlock_api::op::{DigitsLayout, DigitsShape, MsmLayout, NttLayout};
 use twinlock_api::{
-    Device, DeviceInfo, Error, Event, Group, MemoryClass, MemoryInfo, Op, Region, Result, Staging,
-    StagingKind, Stream, View,
+    Device, DeviceInfo, Error, Event, Group, KernelTime, MemoryClass, MemoryInfo, Op, Region,
+    Result, Staging, StagingKind, Stream, View,
 };
 
 use crate::chunks::Piece;
@@ -207,6 +207,10 @@ impl Device for WgslDevice {
 
     fn staging_slot_bytes(&self) -> u64 {
         4 << 20
+    }
+
+    fn kernel_time(&self) -> Option<KernelTime> {
+        self.gpu.profile.as_ref()?.kernel_time()
     }
 
     fn create_stream(&self, _name: &'static str) -> Result<Stream> {

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `TWINLOCK_WGSL_ARITHMETIC` | `wide` or `sparse` (64-bit products) or `narrow` (13-bit limbs), instead of the device's choice |
 //! | `TWINLOCK_WGSL_MEMORY_BYTES` | the most bytes of a device that are used: regions, and what opening it took where that can be measured |
-//! | `TWINLOCK_WGSL_PROFILE` | `1` logs each kernel's time on the device when that is closed |
+//! | `TWINLOCK_WGSL_PROFILE` | `1` times each kernel on the device: logged when that is closed, and `prove` says for how much of the time kernels ran |
 //! | `TWINLOCK_WGSL_EAGER` | `1` compiles and launches every kernel at open on software devices too |
 
 mod adapters;

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use twinlock_api::KernelTime;
+use twinlock_api::kernel_time::KernelSpans;
 
 use crate::gpu::Gpu;
 use crate::timeline::MAX_DISPATCHES;
@@ -22,7 +25,13 @@ struct Total {
 /// A device's kernels and their times so far.
 pub(crate) struct Profile {
     tick_ns: f64,
-    totals: Mutex<BTreeMap<&'static str, Total>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    totals: BTreeMap<&'static str, Total>,
+    spans: KernelSpans,
 }
 
 /// The timestamps of one part.
@@ -80,7 +89,16 @@ impl PartProfile {
 impl Profile {
     pub(crate) fn new(queue: &wgpu::Queue) -> Self {
         let tick_ns = f64::from(queue.get_timestamp_period());
-        Self { tick_ns, totals: Mutex::default() }
+        Self { tick_ns, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What ran since the last call. Copies and fills by the driver are not in it.
+    pub(crate) fn kernel_time(&self) -> Option<KernelTime> {
+        self.state().spans.take()
     }
 
     /// Adds the times of a part that has run.
@@ -96,25 +114,32 @@ impl Profile {
         // The copy has run, so that one look is enough; whether others have not does not matter.
         let _ = gpu.poll(poll);
         if !matches!(receiver.try_recv(), Ok(Ok(()))) {
+            self.state().spans.spoil();
             return;
         }
-        let Ok(view) = part.readback.get_mapped_range(..) else { return };
+        let Ok(view) = part.readback.get_mapped_range(..) else {
+            self.state().spans.spoil();
+            return;
+        };
         let ticks: Vec<u64> =
             view.chunks_exact(TIMESTAMP_BYTES as usize).map(bytemuck::pod_read_unaligned).collect();
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { totals, spans } = &mut *self.state();
         for (kernel, ticks) in part.kernels.iter().zip(ticks.chunks_exact(2)) {
             let ns = ticks[1].saturating_sub(ticks[0]) as f64 * self.tick_ns;
             let total = totals.entry(kernel).or_default();
             total.dispatches += 1;
             total.ns += ns;
             total.longest_ns = total.longest_ns.max(ns);
+            let [start_ns, end_ns] =
+                [ticks[0], ticks[1]].map(|at| (at as f64 * self.tick_ns) as u64);
+            spans.add(start_ns, end_ns);
         }
     }
 
     /// Logs the times, the longest first.
     pub(crate) fn report(&self) {
-        let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kernels: Vec<_> = totals.iter().collect();
+        let state = self.state();
+        let mut kernels: Vec<_> = state.totals.iter().collect();
         kernels.sort_by(|a, b| b.1.ns.total_cmp(&a.1.ns));
         for (kernel, total) in kernels {
             tracing::info!(

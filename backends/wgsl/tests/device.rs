@@ -6,7 +6,8 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use twinlock_api::op::{Copy, Fill};
 use twinlock_api::{
-    Backend, Device, Error, FrView, MemoryClass, Op, OpenOptions, Region, StagingKind, op,
+    Backend, Device, Error, FrView, KernelTime, MemoryClass, Op, OpenOptions, Region, StagingKind,
+    op,
 };
 use twinlock_conformance::harness::first_device;
 use twinlock_conformance::on_first_device;
@@ -70,6 +71,7 @@ fn main() {
         long_queues_keep_their_order,
         dropped_with_work_enqueued,
         a_refused_command_is_a_failed_kernel,
+        kernels_are_timed_where_that_is_asked_for,
     ];
     tests.push(Trial::test("unknown_names_are_told_the_known_ones", || {
         unknown_names_are_told_the_known_ones();
@@ -330,4 +332,23 @@ fn a_refused_command_is_a_failed_kernel() {
     let op = Op::Vector(op::Vector::add(fr, fr, fr).expect("op"));
     assert!(matches!(device.enqueue(stream, &op), Err(Error::InvalidArgument(_))));
     device.synchronize(&device.record(stream).expect("event"), SOON).expect("well");
+}
+
+fn kernels_are_timed_where_that_is_asked_for() {
+    let (device, _) = open();
+    let region = work(&*device, SIZE_BYTES);
+    fill(&*device, region, 7).expect("fills");
+    assert_eq!(device.kernel_time(), None);
+
+    let (device, _) = open_with(WgslBackend::default().profiled());
+    // What opening it took.
+    device.kernel_time().expect("it is told");
+    let region = work(&*device, SIZE_BYTES);
+    for word in 7..12 {
+        fill(&*device, region, word).expect("fills");
+    }
+    let time = device.kernel_time().expect("it is told");
+    assert_eq!(time.count, 5, "{time:?}");
+    assert!(!time.busy.is_zero() && time.busy < time.span, "with gaps between: {time:?}");
+    assert_eq!(device.kernel_time(), Some(KernelTime::default()), "each is told once");
 }

@@ -54,7 +54,7 @@ pub struct LockTimes {
     pub longest_ms: f64,
     /// Time that partitions staged, in milliseconds, summed.
     pub staging_ms: f64,
-    /// The part of it during which another partition computed.
+    /// The part of it during which another partition held `compute`.
     pub overlap_ms: f64,
     /// From the first partition's start to the last one's end.
     pub total_ms: f64,

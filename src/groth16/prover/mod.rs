@@ -15,7 +15,7 @@ pub mod shape;
 mod slot;
 pub mod variant;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use bellpepper_core::Circuit;
 use blstrs::Scalar;
 use ff::Field;
 use rand::RngCore;
-use twinlock_api::{Device, Error as DeviceError, OpenOptions};
+use twinlock_api::{Device, Error as DeviceError, KernelTime, OpenOptions};
 
 use self::assemble::{Blinding, Factors};
 use self::plan::KeyId;
@@ -213,6 +213,16 @@ impl Prover {
     /// Names of the devices, the preferred first.
     pub fn device_names(&self) -> Vec<&str> {
         self.slots.iter().map(|slot| slot.name.as_str()).collect()
+    }
+
+    /// What kernels ran on each device since this was last asked, by name: of those whose backends were
+    /// told to time them ([`Device::kernel_time`]).
+    pub fn kernel_times(&self) -> BTreeMap<String, KernelTime> {
+        let time = |slot: &DeviceSlot| {
+            let time = slot.current().ok()?.device.kernel_time()?;
+            Some((slot.name.clone(), time))
+        };
+        self.slots.iter().filter_map(time).collect()
     }
 
     /// What lies in each device's memories now, in the order of
