@@ -63,6 +63,7 @@
 
 pub mod device;
 pub mod error;
+pub mod faults;
 pub mod layout;
 pub mod memory;
 pub mod op;
@@ -72,6 +73,7 @@ pub mod mapping {}
 
 pub use device::{Backend, Device, DeviceInfo, Discovered, MemoryInfo, OpenOptions};
 pub use error::{Error, Result};
+pub use faults::{Faults, FaultyBackend};
 pub use layout::Group;
 pub use memory::{FrView, IndexView, MemoryClass, PointView, Region, Staging, StagingKind, View};
 pub use op::Op;

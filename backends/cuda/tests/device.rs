@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Trial};
 use twinlock_api::op::{Copy, Fill};
 use twinlock_api::{
-    Backend, Device, Error, FrView, MemoryClass, Op, OpenOptions, Region, StagingKind, Stream,
-    View, op,
+    Backend, Device, Error, Faults, FaultyBackend, FrView, MemoryClass, Op, OpenOptions, Region,
+    StagingKind, Stream, View, op,
 };
 use twinlock_conformance::harness::{Settings, check, first_device};
 use twinlock_conformance::on_first_device;
-use twinlock_cuda::{CudaBackend, Faults};
+use twinlock_cuda::CudaBackend;
 
 const SOON: Duration = Duration::from_secs(120);
 const SIZE_BYTES: u64 = 1 << 16;
 
-type Opened = (Arc<dyn Device>, Arc<Faults>);
+type Opened = (Arc<dyn Device>, Arc<dyn Faults>);
 
 /// Set for a process that is to lose its device.
 const TRAPPED: &str = "TWINLOCK_TEST_TRAP";
@@ -62,7 +62,7 @@ fn main() {
 /// The first device.
 fn open_with(backend: CudaBackend) -> Opened {
     let name = first_device(&backend).expect("it was there before");
-    backend.open_with_faults(&name).expect("it opens")
+    backend.open_faulty(&name).expect("it opens")
 }
 
 fn open() -> Opened {
@@ -110,7 +110,7 @@ fn fill_and_check(device: &dyn Device, region: Region) {
 }
 
 /// Runs `f`, which must not wait for what is held: if it does, the hold ends and the test fails.
-fn without_waiting<T: Send>(faults: &Faults, what: &str, f: impl FnOnce() -> T + Send) -> T {
+fn without_waiting<T: Send>(faults: &dyn Faults, what: &str, f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let (sender, receiver) = channel();
         scope.spawn(move || {
@@ -118,7 +118,7 @@ fn without_waiting<T: Send>(faults: &Faults, what: &str, f: impl FnOnce() -> T +
             let _ = sender.send(f());
         });
         receiver.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| {
-            faults.release();
+            faults.hold(false).expect("let go");
             panic!("{what} waits for work that is held")
         })
     })
@@ -265,7 +265,7 @@ fn a_lost_device_says_so_everywhere_and_opens_again() {
     let region = work(&*device, SIZE_BYTES);
     let stream = stream(&*device);
     // Work that has not run when the device goes.
-    faults.hold().expect("held");
+    faults.hold(true).expect("held");
     all_lost(&*device, stream, region, || faults.lose());
     drop(device);
     settles_at(&*watcher, before);
@@ -287,7 +287,8 @@ fn a_trap_loses_the_device_and_no_other_process() {
 
 fn trap() {
     let (other, _) = open();
-    let (device, faults) = open();
+    let name = first_device(&CudaBackend::default()).expect("it was there before");
+    let (device, faults) = CudaBackend::default().open_with_faults(&name).expect("it opens");
     let region = work(&*device, SIZE_BYTES);
     let stream = stream(&*device);
     all_lost(&*device, stream, region, || {
@@ -356,7 +357,7 @@ fn waits_end_with_their_timeout_and_the_work_still_runs() {
     let stream = stream(&*device);
     let mut staging =
         device.allocate_staging("down", StagingKind::Download, SIZE_BYTES).expect("staging");
-    faults.hold().expect("held");
+    faults.hold(true).expect("held");
     device.enqueue(stream, &Op::Fill(Fill::new(view, 9))).expect("enqueue");
     device.download(stream, view, &mut *staging, 0).expect("download");
     let event = device.record(stream).expect("event");
@@ -365,7 +366,7 @@ fn waits_end_with_their_timeout_and_the_work_still_runs() {
     for outcome in [device.synchronize(&event, short), staging.host(short).map(drop)] {
         assert!(matches!(outcome, Err(Error::Timeout { timeout_ms: 20, .. })), "{outcome:?}");
     }
-    faults.release();
+    faults.hold(false).expect("let go");
     device.synchronize(&event, SOON).expect("done");
     assert_eq!(staging.host(SOON).expect("done"), 9u32.to_le_bytes().repeat(1 << 14));
     device.synchronize(&event, Duration::ZERO).expect("still done");
@@ -447,10 +448,10 @@ fn nothing_enqueued_waits_for_the_device() {
     let [mut up, mut down] =
         kinds.map(|kind| device.allocate_staging("held", kind, 1 << 20).expect("staging"));
     let [held, free] = [stream(&*device), stream(&*device)];
-    faults.hold().expect("held");
+    faults.hold(true).expect("held");
     device.enqueue(held, &Op::Fill(Fill::new(a_view, 1))).expect("enqueue");
     let device = &*device;
-    let event = without_waiting(&faults, "enqueueing", || {
+    let event = without_waiting(&*faults, "enqueueing", || {
         for word in 1..=40 {
             device.enqueue(free, &Op::Fill(Fill::new(b_view, word))).expect("enqueue");
             device.upload(free, &mut *up, 0, b_view).expect("upload");
@@ -463,7 +464,7 @@ fn nothing_enqueued_waits_for_the_device() {
         assert_eq!(device.query(&event), Ok(false));
         event
     });
-    faults.release();
+    faults.hold(false).expect("let go");
     device.synchronize(&event, SOON).expect("done");
 }
 
@@ -473,16 +474,16 @@ fn allocations_do_not_wait_for_others_work() {
     let busy = work(&*device, 1 << 20);
     let idle = work(&*device, 64 << 20);
     let held = stream(&*device);
-    faults.hold().expect("held");
+    faults.hold(true).expect("held");
     device.enqueue(held, &Op::Fill(Fill::new(whole(busy), 1))).expect("enqueue");
     let device = &*device;
-    without_waiting(&faults, "free", || device.free(idle).expect("free"));
-    let region = without_waiting(&faults, "allocate", || work(device, 64 << 20));
-    without_waiting(&faults, "memory", || device.memory().expect("memory"));
-    let other = without_waiting(&faults, "create_stream", || stream(device));
-    without_waiting(&faults, "destroy_stream", || device.destroy_stream(other).expect("ends"));
+    without_waiting(&*faults, "free", || device.free(idle).expect("free"));
+    let region = without_waiting(&*faults, "allocate", || work(device, 64 << 20));
+    without_waiting(&*faults, "memory", || device.memory().expect("memory"));
+    let other = without_waiting(&*faults, "create_stream", || stream(device));
+    without_waiting(&*faults, "destroy_stream", || device.destroy_stream(other).expect("ends"));
     // Pinned memory is another matter: the driver waits for its work before it gives any.
-    faults.release();
+    faults.hold(false).expect("let go");
     fill_and_check(device, region);
 }
 
@@ -495,7 +496,7 @@ fn freed_memory_stays_until_its_work_has_run() {
     let stream = stream(&*device);
     let mut staging =
         device.allocate_staging("down", StagingKind::Download, size_bytes).expect("staging");
-    faults.hold().expect("held");
+    faults.hold(true).expect("held");
     device.enqueue(stream, &Op::Fill(Fill::new(whole(region), 77))).expect("enqueue");
     device.download(stream, whole(region), &mut *staging, 0).expect("download");
     let event = device.record(stream).expect("event");
@@ -505,7 +506,7 @@ fn freed_memory_stays_until_its_work_has_run() {
     assert!(matches!(device.free(region), Err(Error::InvalidArgument(_))));
     assert_eq!(device.memory().expect("memory").regions_bytes, 0);
     assert!(free_bytes(&*device) <= before - size_bytes);
-    faults.release();
+    faults.hold(false).expect("let go");
     device.synchronize(&event, SOON).expect("done");
     assert_eq!(staging.host(SOON).expect("done")[..4], 77u32.to_le_bytes());
     drop(staging);

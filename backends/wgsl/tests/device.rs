@@ -6,21 +6,22 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use twinlock_api::op::{Copy, Fill};
 use twinlock_api::{
-    Backend, Device, Error, FrView, MemoryClass, Op, OpenOptions, Region, StagingKind, op,
+    Backend, Device, Error, Faults, FaultyBackend, FrView, MemoryClass, Op, OpenOptions, Region,
+    StagingKind, op,
 };
 use twinlock_conformance::harness::first_device;
 use twinlock_conformance::on_first_device;
-use twinlock_wgsl::{Faults, WgslBackend};
+use twinlock_wgsl::WgslBackend;
 
 const SOON: Duration = Duration::from_secs(120);
 const SIZE_BYTES: u64 = 1 << 16;
 
-type Opened = (Arc<dyn Device>, Arc<Faults>);
+type Opened = (Arc<dyn Device>, Arc<dyn Faults>);
 
 /// The first device.
 fn open_with(backend: WgslBackend) -> Opened {
     let name = first_device(&backend).expect("it was there before");
-    backend.open_with_faults(&name).expect("it opens")
+    backend.open_faulty(&name).expect("it opens")
 }
 
 fn open() -> Opened {
@@ -138,7 +139,7 @@ fn a_lost_device_says_so_everywhere_and_opens_again() {
     let mut download =
         device.allocate_staging("down", StagingKind::Download, SIZE_BYTES).expect("staging");
     // Work that waits to be submitted when the device goes.
-    faults.hold(true);
+    faults.hold(true).expect("held");
     device.upload(stream, &mut *upload, 0, view).expect("upload");
     device.enqueue(stream, &Op::Fill(Fill::new(view, 3))).expect("enqueue");
     device.download(stream, view, &mut *download, 0).expect("download");
@@ -250,7 +251,7 @@ fn waits_end_with_their_timeout_and_the_work_still_runs() {
     let stream = device.create_stream("stream").expect("stream");
     let mut staging =
         device.allocate_staging("down", StagingKind::Download, SIZE_BYTES).expect("staging");
-    faults.hold(true);
+    faults.hold(true).expect("held");
     device.enqueue(stream, &Op::Fill(Fill::new(view, 9))).expect("enqueue");
     device.download(stream, view, &mut *staging, 0).expect("download");
     let event = device.record(stream).expect("event");
@@ -259,7 +260,7 @@ fn waits_end_with_their_timeout_and_the_work_still_runs() {
     for outcome in [device.synchronize(&event, short), staging.host(short).map(drop)] {
         assert!(matches!(outcome, Err(Error::Timeout { timeout_ms: 20, .. })), "{outcome:?}");
     }
-    faults.hold(false);
+    faults.hold(false).expect("let go");
     device.synchronize(&event, SOON).expect("done");
     assert_eq!(staging.host(SOON).expect("done"), 9u32.to_le_bytes().repeat(1 << 14));
     device.synchronize(&event, Duration::ZERO).expect("still done");
@@ -271,7 +272,7 @@ fn long_queues_keep_their_order() {
     let (a, b) = (work(&*device, 4096), work(&*device, 4096));
     let (a_view, b_view) = (a.whole("a").expect("view"), b.whole("b").expect("view"));
     let stream = device.create_stream("stream").expect("stream");
-    faults.hold(true);
+    faults.hold(true).expect("held");
     for word in 1..=1500 {
         device.enqueue(stream, &Op::Fill(Fill::new(a_view, word))).expect("enqueue");
         let half = a_view.slice(0, 2048).expect("slice");
@@ -285,7 +286,7 @@ fn long_queues_keep_their_order() {
                 .expect("enqueue");
         }
     }
-    faults.hold(false);
+    faults.hold(false).expect("let go");
     device.synchronize(&device.record(stream).expect("event"), SOON).expect("done");
     let mut expected = vec![0; 2048];
     expected.extend(1500u32.to_le_bytes().repeat(512));
