@@ -8,5 +8,6 @@ fn main() {
     let mut args = Arguments::from_args();
     // Trials share one GPU, and the device opened last must be the one that fails.
     args.test_threads = Some(1);
-    run_candidates(vec![Candidate::faulty(CudaBackend::default())], &args).exit()
+    let candidate = Candidate::faulty(CudaBackend::default()).with_windows_up_to(|_| 22);
+    run_candidates(vec![candidate], &args).exit()
 }

@@ -3,6 +3,7 @@
 //! with tiny buffers and bindings (`chunks`).
 
 use libtest_mimic::Arguments;
+use twinlock_api::DeviceInfo;
 use twinlock_conformance::{Candidate, run_candidates};
 use twinlock_wgsl::{Arithmetic, WgslBackend};
 
@@ -36,5 +37,6 @@ fn crosses(trial: &str) -> bool {
 }
 
 fn candidate(backend: WgslBackend) -> Candidate {
-    Candidate::faulty(backend)
+    let widest = |info: &DeviceInfo| if twinlock_wgsl::is_software(info) { 16 } else { 20 };
+    Candidate::faulty(backend).with_windows_up_to(widest)
 }
