@@ -227,6 +227,7 @@ impl Arena {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        outside_mem("giving device memory back");
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for piece in state.pieces.drain(..) {
             if let Err(error) = self.device.free(piece.region) {

@@ -13,6 +13,9 @@ use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
 /// What one CPU thread fills at a time.
 const FILL_BYTES: u64 = 256 << 10;
+const MADE: &str = "making staging buffers";
+const DROPPED: &str = "dropping a staging buffer";
+const RESULTS: &str = "waiting for results";
 
 /// A fixed number of slots of one size, allocated once and shared by a device's workers. The slot
 /// that came back first goes out first, so that its copy is the likeliest to have run. The oldest
@@ -39,6 +42,12 @@ struct Slot {
     owner: u64,
 }
 
+impl Drop for Slot {
+    fn drop(&mut self) {
+        outside_mem(DROPPED);
+    }
+}
+
 impl StagingPool {
     /// Allocates `slots` buffers of `slot_bytes` bytes (rounded up to 256).
     ///
@@ -50,6 +59,7 @@ impl StagingPool {
         slot_bytes: u64,
         timeout: Duration,
     ) -> Result<Self> {
+        outside_mem(MADE);
         if slots == 0 || slot_bytes == 0 {
             return Err(Error::invalid("a staging pool needs slots with bytes"));
         }
@@ -276,6 +286,7 @@ impl Readback {
     /// # Errors
     /// What the device answers.
     pub fn new(device: &dyn Device, size_bytes: u64, timeout: Duration) -> Result<Self> {
+        outside_mem(MADE);
         let size_bytes = rounded(size_bytes.max(1))?;
         let buffer =
             device.allocate_staging("staging_download", StagingKind::Download, size_bytes)?;
@@ -292,6 +303,7 @@ impl Readback {
         stream: Stream,
         source: View,
     ) -> Result<Zeroizing<Vec<u8>>> {
+        outside_mem(RESULTS);
         let mut bytes = Zeroizing::new(Vec::with_capacity(source.len_bytes() as usize));
         let mut offset = 0;
         while offset < source.len_bytes() {
@@ -318,6 +330,7 @@ impl Readback {
             let (name, from, to) = (source.name(), source.len_bytes(), target.len());
             return Err(Error::invalid(format!("{name}: {from} bytes to read into {to}")));
         }
+        outside_mem(RESULTS);
         let mut offset = 0;
         for target in target.chunks_mut(self.buffer.size_bytes() as usize) {
             let len = target.len() as u64;
@@ -338,6 +351,12 @@ impl Readback {
     /// As [`StagingRing::wipe`].
     pub fn wipe(&mut self) -> Result<()> {
         wipe(self.buffer.as_mut(), self.timeout)
+    }
+}
+
+impl Drop for Readback {
+    fn drop(&mut self) {
+        outside_mem(DROPPED);
     }
 }
 

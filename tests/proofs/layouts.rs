@@ -12,7 +12,8 @@ use twinlock::groth16::prover::variant::{
 };
 use twinlock::scheduler::plan::{self, Limits, Residents};
 
-use crate::{Known, Odd, OddCircuit, known, prover, rng};
+use crate::odd::Odd;
+use crate::{Known, known, prover, rng};
 
 /// Two or three NTT buffers, early or late uploads, any query resident, pieces of any size.
 #[test]
@@ -21,8 +22,8 @@ fn every_layout_gives_the_same_proof() {
     let mix = Mix::random(MixShape::new(7, Profile::Bits).unwrap(), &mut rng);
     every_layout_gives_bellpersons_proof(mix, &mut rng);
     // Some inputs are in A only, and the query of A is as long as the variables.
-    every_layout_gives_bellpersons_proof(OddCircuit { odd: Odd::Rows(40), x: 3 }, &mut rng);
-    every_layout_gives_bellpersons_proof(OddCircuit { odd: Odd::OneSided, x: 3 }, &mut rng);
+    every_layout_gives_bellpersons_proof(Odd::Rows(40), &mut rng);
+    every_layout_gives_bellpersons_proof(Odd::OneSided, &mut rng);
 }
 
 fn every_layout_gives_bellpersons_proof<C>(circuit: C, rng: &mut ChaCha20Rng)

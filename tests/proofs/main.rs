@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod layouts;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../shared/odd.rs"]
+mod odd;
 mod tables;
 
 use std::sync::Arc;
 
-use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
+use bellpepper_core::Circuit;
 use bellperson::groth16 as bp;
 use blstrs::{Bls12, Scalar};
 use ff::Field;
@@ -17,6 +20,8 @@ use twinlock::groth16::assignment::{Assignment, synthesize};
 use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::params::{ParameterFile, ParameterSource, Parameters};
 use twinlock::{Error, Prover, ProverOptions, create_proof, create_random_proof_batch};
+
+use crate::odd::Odd;
 
 /// A generator whose seed is printed, so that a failing run can be replayed with
 /// `TWINLOCK_SEED`.
@@ -152,85 +157,13 @@ fn larger_mix_proofs_equal_bellpersons() {
     }
 }
 
-/// What unusual circuits are made of; `x` is the only public input.
-#[derive(Clone, Copy, Debug)]
-enum Odd {
-    /// One input, nothing else: the domain is the input rows.
-    OnlyInputs,
-    /// A single constraint between inputs.
-    NoWitness,
-    /// A witness variable in A only, another in B only, another in C only.
-    OneSided,
-    /// A zero coefficient in B.
-    ZeroInB,
-    /// Constraints with an empty side.
-    EmptySide,
-    /// So many own constraints that rows are exactly 2^k, or one more.
-    Rows(usize),
-}
-
-#[derive(Clone, Copy)]
-struct OddCircuit {
-    odd: Odd,
-    x: u64,
-}
-
-impl Circuit<Scalar> for OddCircuit {
-    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
-        let x = Scalar::from(self.x);
-        let input = cs.alloc_input(|| "x", || Ok(x))?;
-        match self.odd {
-            Odd::OnlyInputs => {}
-            Odd::NoWitness => {
-                cs.enforce(|| "x * 1 = x", |lc| lc + input, |lc| lc + CS::one(), |lc| lc + input);
-            }
-            Odd::OneSided => {
-                let a = cs.alloc(|| "a", || Ok(x))?;
-                let b = cs.alloc(|| "b", || Ok(x.double()))?;
-                let c = cs.alloc(|| "c", || Ok(x * x.double()))?;
-                cs.enforce(|| "a * b = c", |lc| lc + a, |lc| lc + b, |lc| lc + c);
-            }
-            Odd::ZeroInB => {
-                let a = cs.alloc(|| "a", || Ok(x))?;
-                let b = cs.alloc(|| "b", || Ok(Scalar::from(7)))?;
-                cs.enforce(
-                    || "a * (1 + 0 b) = x",
-                    |lc| lc + a,
-                    |lc| lc + CS::one() + (Scalar::ZERO, b),
-                    |lc| lc + input,
-                );
-                cs.enforce(|| "b * 1 = b", |lc| lc + b, |lc| lc + CS::one(), |lc| lc + b);
-            }
-            Odd::EmptySide => {
-                let a = cs.alloc(|| "a", || Ok(x))?;
-                cs.enforce(|| "a * 0 = 0", |lc| lc + a, |lc| lc, |lc| lc);
-                cs.enforce(|| "0 * a = 0", |lc| lc, |lc| lc + a, |lc| lc);
-                cs.enforce(|| "a * 1 = x", |lc| lc + a, |lc| lc + CS::one(), |lc| lc + input);
-            }
-            Odd::Rows(rows) => {
-                // Two input rows come on top: ONE and x.
-                let mut value = x;
-                let mut last = input;
-                for i in 0..rows - 2 {
-                    value = value.square();
-                    let next = cs.alloc(|| format!("square {i}"), || Ok(value))?;
-                    cs.enforce(|| "square", |lc| lc + last, |lc| lc + last, |lc| lc + next);
-                    last = next;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 #[test]
 fn unusual_circuits_equal_bellpersons() {
     let mut rng = rng();
     let rows = [3, 4, 5, 8, 9, 16, 17, 64, 65].map(Odd::Rows);
-    let odds = [Odd::OnlyInputs, Odd::NoWitness, Odd::OneSided, Odd::ZeroInB, Odd::EmptySide];
-    for odd in odds.into_iter().chain(rows) {
+    for odd in Odd::WITH_X.into_iter().chain(rows) {
         println!("{odd:?}");
-        assert_bit_equal(OddCircuit { odd, x: 3 }, &mut rng);
+        assert_bit_equal(odd, &mut rng);
     }
 }
 

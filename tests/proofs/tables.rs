@@ -15,7 +15,8 @@ use twinlock::{Error, Prover, ProverOptions};
 use twinlock_api::{Device, MemoryClass};
 use twinlock_conformance::reference::Reference;
 
-use crate::{Known, Odd, OddCircuit, key_of, known, prover, rng};
+use crate::odd::Odd;
+use crate::{Known, key_of, known, prover, rng};
 
 /// Another process takes memory once the prover is open: what a load brings is what proofs read.
 #[test]
@@ -61,8 +62,8 @@ fn tables_of_bases_give_the_same_proof() {
     let mut rng = rng();
     let mix = Mix::random(MixShape::new(7, Profile::Bits).unwrap(), &mut rng);
     assert!(tables_give_bellpersons_proof(mix, &mut rng) > LARGE_KEY);
-    tables_give_bellpersons_proof(OddCircuit { odd: Odd::Rows(40), x: 3 }, &mut rng);
-    tables_give_bellpersons_proof(OddCircuit { odd: Odd::OneSided, x: 3 }, &mut rng);
+    tables_give_bellpersons_proof(Odd::Rows(40), &mut rng);
+    tables_give_bellpersons_proof(Odd::OneSided, &mut rng);
 }
 
 /// In a smaller key the fewer windows weigh more than the tables.

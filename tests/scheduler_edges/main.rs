@@ -5,6 +5,9 @@
 mod fallback;
 mod handles;
 mod memory;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../shared/odd.rs"]
+mod odd;
 mod odd_circuits;
 mod panics;
 mod several;

@@ -1,6 +1,5 @@
 //! Circuits with empty queries, in sessions.
 
-use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
 use blstrs::Scalar;
 use ff::Field;
 use twinlock::groth16::assignment::synthesize;
@@ -8,58 +7,15 @@ use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::verifier::verify_proof;
 use twinlock::{Job, PartitionInput};
 
+use crate::odd::Odd;
 use crate::support::{card, prover, rng};
-
-#[derive(Debug, Clone, Copy)]
-enum Odd {
-    NoWitness,
-    InAOnly,
-    InBOnly,
-    /// Twenty variables, and products of zero.
-    ZeroRows,
-    /// Twenty inputs, and a row of nothing.
-    InputsOnly,
-}
-
-impl Circuit<Scalar> for Odd {
-    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
-        let value = |n: u64| move || Ok(Scalar::from(n));
-        match self {
-            Self::NoWitness => {
-                cs.enforce(|| "c", |lc| lc + CS::one(), |lc| lc + CS::one(), |lc| lc + CS::one());
-            }
-            Self::InAOnly => {
-                let x = cs.alloc(|| "x", value(1))?;
-                cs.enforce(|| "c", |lc| lc + x, |lc| lc + CS::one(), |lc| lc + CS::one());
-            }
-            Self::InBOnly => {
-                let x = cs.alloc(|| "x", value(1))?;
-                cs.enforce(|| "c", |lc| lc + CS::one(), |lc| lc + x, |lc| lc + CS::one());
-            }
-            Self::ZeroRows => {
-                for n in 0..20 {
-                    let x = cs.alloc(|| "x", value(n))?;
-                    cs.enforce(|| "c", |lc| lc + x, |lc| lc, |lc| lc);
-                }
-            }
-            Self::InputsOnly => {
-                for n in 0..20 {
-                    cs.alloc_input(|| "x", value(n))?;
-                }
-                cs.enforce(|| "c", |lc| lc, |lc| lc, |lc| lc);
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Streamed or resident, in chunks of 3 or whole, with room for all partitions or little more than
 /// one: each proof is made and verifies.
 #[test]
 fn odd_circuits_prove_in_sessions() {
     let mut rng = rng();
-    let odd = [Odd::NoWitness, Odd::InAOnly, Odd::InBOnly, Odd::ZeroRows, Odd::InputsOnly];
-    for circuit in odd {
+    for circuit in Odd::BARE {
         let params = generate_parameters(circuit, &mut rng, &|_, _| ()).unwrap();
         for (chunk, stays, budget) in [
             (None, false, None),

@@ -63,6 +63,7 @@
 
 pub mod device;
 pub mod error;
+pub mod faults;
 pub mod kernel_time;
 pub mod layout;
 pub mod memory;
@@ -73,6 +74,7 @@ pub mod mapping {}
 
 pub use device::{Backend, Device, DeviceInfo, Discovered, MemoryInfo, OpenOptions};
 pub use error::{Error, Result};
+pub use faults::{Faults, FaultyBackend};
 pub use kernel_time::KernelTime;
 pub use layout::Group;
 pub use memory::{FrView, IndexView, MemoryClass, PointView, Region, Staging, StagingKind, View};

@@ -7,6 +7,7 @@
 //! * [`oracle`]: naive and obviously right.
 //! * [`harness`]: memory with guards, streams, seeds, the runner.
 //! * [`trials`]: the suite.
+//! * [`scenes`]: faults, long queues, two devices at once, for a backend's own tests.
 //! * [`reference`]: a device in its simplest form.
 //! * [`dual`]: a device made of two, which compares every result.
 //!
@@ -20,6 +21,7 @@ pub mod dual;
 pub mod harness;
 pub mod oracle;
 pub mod reference;
+pub mod scenes;
 pub mod trials;
 
 pub use dual::{Dual, DualBackend};

@@ -9,7 +9,9 @@ fn main() {
     let reference = || Box::new(ReferenceBackend::default());
     let candidates = vec![
         Candidate::new(reference()).with_poison(accumulate_garbage),
-        Candidate::new(Box::new(CpuBackend)).with_poison(accumulate_garbage),
+        Candidate::new(Box::new(CpuBackend))
+            .with_poison(accumulate_garbage)
+            .with_windows_up_to(|_| 19),
         Candidate::new(Box::new(DualBackend::new(reference(), Box::new(CpuBackend))))
             .with_poison(accumulate_garbage),
     ];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use twinlock_api::{Backend, Device, Discovered, Error, OpenOptions, Result};
+use twinlock_api::{Backend, Device, Discovered, Error, FaultyBackend, OpenOptions, Result};
 
 use crate::device::CudaDevice;
 use crate::discover::{self, NAME};
@@ -71,5 +71,12 @@ impl Backend for CudaBackend {
 
     fn open(&self, name: &str, _options: &OpenOptions) -> Result<Arc<dyn Device>> {
         self.open_device(name, Arc::default())
+    }
+}
+
+impl FaultyBackend for CudaBackend {
+    fn open_faulty(&self, name: &str) -> Result<(Arc<dyn Device>, Arc<dyn twinlock_api::Faults>)> {
+        let (device, faults) = self.open_with_faults(name)?;
+        Ok((device, faults))
     }
 }

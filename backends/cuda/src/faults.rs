@@ -46,35 +46,15 @@ impl Faults {
         self.word.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next operation launches a kernel that no card takes.
-    pub fn fail_next_op(&self) {
-        self.op.store(true, Ordering::SeqCst);
-    }
-
     pub(crate) fn take_op(&self) -> bool {
         self.op.swap(false, Ordering::SeqCst)
-    }
-
-    /// The driver has no memory for the next region.
-    pub fn fail_next_allocation(&self) {
-        self.memory.store(true, Ordering::SeqCst);
-    }
-
-    /// The driver has no memory for any region, until `refuse_allocations(false)`.
-    pub fn refuse_allocations(&self, refused: bool) {
-        self.no_memory.store(refused, Ordering::SeqCst);
     }
 
     pub(crate) fn take_allocation(&self) -> bool {
         self.memory.swap(false, Ordering::SeqCst) || self.no_memory.load(Ordering::SeqCst)
     }
 
-    /// What is enqueued from now on does not run until [`Faults::release`]: waits run into their
-    /// timeouts.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn hold(&self) -> Result<()> {
+    fn start_hold(&self) -> Result<()> {
         let gpu = self.gpu()?;
         let _current = gpu.enter()?;
         let mut word = self.word();
@@ -88,7 +68,7 @@ impl Faults {
     }
 
     /// Ends a hold.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         // The word goes with the context.
         let Ok(_gpu) = self.gpu() else { return };
         if let Some(Pinned(start)) = *self.word() {
@@ -128,14 +108,6 @@ impl Faults {
         Ok(())
     }
 
-    /// The device goes away: every call fails from now on.
-    pub fn lose(&self) {
-        if let Ok(gpu) = self.gpu() {
-            gpu.lose("a fault that a test asked for".to_owned());
-        }
-        self.release();
-    }
-
     /// Runs a kernel that traps, which the driver reports as it does an illegal address.
     ///
     /// # Errors
@@ -161,5 +133,35 @@ impl Faults {
         // SAFETY: the kernel has no parameters.
         let code = unsafe { sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, raw, none, none) };
         check("cuLaunchKernel", code).map_err(failed)
+    }
+}
+
+impl twinlock_api::Faults for Faults {
+    /// It launches a kernel that no card takes.
+    fn fail_next_op(&self) {
+        self.op.store(true, Ordering::SeqCst);
+    }
+
+    fn fail_next_allocation(&self) {
+        self.memory.store(true, Ordering::SeqCst);
+    }
+
+    fn refuse_allocations(&self, refused: bool) {
+        self.no_memory.store(refused, Ordering::SeqCst);
+    }
+
+    fn hold(&self, held: bool) -> Result<()> {
+        if held {
+            return self.start_hold();
+        }
+        self.release();
+        Ok(())
+    }
+
+    fn lose(&self) {
+        if let Ok(gpu) = self.gpu() {
+            gpu.lose("a fault that a test asked for".to_owned());
+        }
+        self.release();
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use twinlock_api::Result;
+
 use crate::timeline::Timeline;
 
 /// Makes an open device fail. For tests.
@@ -20,38 +22,38 @@ impl Faults {
         let _ = self.device.set((device.clone(), Arc::clone(timeline)));
     }
 
-    /// The next operation encodes a command that is not valid.
-    pub fn fail_next_op(&self) {
-        self.op.store(true, Ordering::SeqCst);
-    }
-
     pub(crate) fn take_op(&self) -> bool {
         self.op.swap(false, Ordering::SeqCst)
-    }
-
-    /// The driver has no memory for the next region.
-    pub fn fail_next_allocation(&self) {
-        self.memory.store(true, Ordering::SeqCst);
-    }
-
-    /// The driver has no memory for any region, until `refuse_allocations(false)`.
-    pub fn refuse_allocations(&self, refused: bool) {
-        self.no_memory.store(refused, Ordering::SeqCst);
     }
 
     pub(crate) fn take_allocation(&self) -> bool {
         self.memory.swap(false, Ordering::SeqCst) || self.no_memory.load(Ordering::SeqCst)
     }
+}
 
-    /// Nothing is submitted until `hold(false)`: waits run into their timeouts.
-    pub fn hold(&self, held: bool) {
+impl twinlock_api::Faults for Faults {
+    /// It encodes a command that is not valid.
+    fn fail_next_op(&self) {
+        self.op.store(true, Ordering::SeqCst);
+    }
+
+    fn fail_next_allocation(&self) {
+        self.memory.store(true, Ordering::SeqCst);
+    }
+
+    fn refuse_allocations(&self, refused: bool) {
+        self.no_memory.store(refused, Ordering::SeqCst);
+    }
+
+    /// Nothing is submitted meanwhile.
+    fn hold(&self, held: bool) -> Result<()> {
         if let Some((_, timeline)) = self.device.get() {
             timeline.hold(held);
         }
+        Ok(())
     }
 
-    /// The device goes away.
-    pub fn lose(&self) {
+    fn lose(&self) {
         if let Some((device, _)) = self.device.get() {
             device.destroy();
             // Notices it; what cannot be polled is lost all the same.

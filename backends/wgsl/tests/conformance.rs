@@ -2,14 +2,10 @@
 //! itself; as one without 64-bit integers and without what Vulkan alone has (`narrow`); and as one
 //! with tiny buffers and bindings (`chunks`).
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use libtest_mimic::Arguments;
-use twinlock_api::op::Fill;
-use twinlock_api::{Backend, Device, Discovered, Op, OpenOptions, Result};
+use twinlock_api::DeviceInfo;
 use twinlock_conformance::{Candidate, run_candidates};
-use twinlock_wgsl::{Arithmetic, Faults, WgslBackend};
+use twinlock_wgsl::{Arithmetic, WgslBackend};
 
 fn main() {
     let own = WgslBackend::default();
@@ -40,42 +36,7 @@ fn crosses(trial: &str) -> bool {
     LONG.contains(&trial)
 }
 
-/// The faults of each device, as it was opened last.
-type Opened = Arc<Mutex<HashMap<String, Arc<Faults>>>>;
-
-/// The backend, with its devices' faults at hand.
-struct Faulty {
-    inner: WgslBackend,
-    opened: Opened,
-}
-
-impl Backend for Faulty {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn discover(&self) -> Vec<Discovered> {
-        self.inner.discover()
-    }
-
-    fn open(&self, name: &str, _options: &OpenOptions) -> Result<Arc<dyn Device>> {
-        let (device, faults) = self.inner.open_with_faults(name)?;
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.insert(name.to_owned(), faults);
-        Ok(device)
-    }
-}
-
 fn candidate(backend: WgslBackend) -> Candidate {
-    let opened = Opened::default();
-    let faulty = Faulty { inner: backend, opened: Arc::clone(&opened) };
-    Candidate::new(Box::new(faulty)).with_poison(move |fixture, stream| {
-        let view = fixture.work("poison", 256)?;
-        let opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(faults) = opened.get(&fixture.device().info().name) {
-            faults.fail_next_op();
-        }
-        drop(opened);
-        fixture.device().enqueue(stream, &Op::Fill(Fill::zero(view)))
-    })
+    let widest = |info: &DeviceInfo| if twinlock_wgsl::is_software(info) { 16 } else { 20 };
+    Candidate::faulty(backend).with_windows_up_to(widest)
 }

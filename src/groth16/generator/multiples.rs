@@ -16,6 +16,7 @@ use twinlock_cpu::fixed_base::FixedBase;
 
 use crate::groth16::assignment::secret;
 use crate::scheduler::arena::{Arena, Lease};
+use crate::scheduler::locks::outside_mem;
 use crate::scheduler::staging::{Readback, StagingRing};
 use crate::views::{self, Canonical};
 use crate::{Error, Result};
@@ -204,6 +205,7 @@ impl<'a> Workshop<'a> {
         table: &FixedBase<P::Field>,
         work: impl FnOnce(&mut Shift<'_, P>) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
+        outside_mem("waiting for multiples");
         let device = &**self.device;
         let [table_bytes, scalars_bytes, points_bytes] = parts(P::GROUP);
         let whole = self.lease.view();

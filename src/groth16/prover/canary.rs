@@ -9,6 +9,7 @@ use twinlock_api::layout::FR_BYTES;
 use twinlock_api::op::Vector;
 use twinlock_api::{Device, Error, FrView, MemoryClass, Op, Region, Result, StagingKind, Stream};
 
+use crate::scheduler::locks::outside_mem;
 use crate::views::as_bytes;
 
 /// Random products are compared with the host's.
@@ -20,6 +21,7 @@ const BYTES: u64 = PRODUCTS as u64 * FR_BYTES;
 /// # Errors
 /// What the device answers; `KernelFailed` for a wrong product.
 pub(super) fn probe(device: &dyn Device, timeout: Duration) -> Result<()> {
+    outside_mem("having a device compute something known");
     let region = device.allocate("canary", MemoryClass::Work, 2 * BYTES)?;
     let probed = device.create_stream("canary").and_then(|stream| {
         let probed = multiply(device, stream, region, timeout);
@@ -61,6 +63,15 @@ mod tests {
     use twinlock_api::OpenOptions;
 
     use super::*;
+    use crate::scheduler::locks::noticed_under_mem;
+
+    #[test]
+    fn a_probe_under_mem_is_found_out() {
+        let device = crate::registry::open("cpu", &OpenOptions::default()).unwrap();
+        let (probed, noticed) = noticed_under_mem(|| probe(&*device, Duration::from_secs(30)));
+        assert_eq!(probed, Ok(()));
+        assert_eq!(noticed, ["having a device compute something known"]);
+    }
 
     #[test]
     fn the_cpu_passes_and_leaves_nothing() {

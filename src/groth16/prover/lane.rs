@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinlock_api::{Device, Error, Op, Result, Stream};
+use twinlock_api::{Device, Error, Event, Op, Result, Stream};
 
 use crate::scheduler::locks::{DeviceWait, outside_mem};
+
+const WAITS: &str = "waiting for a device";
 
 /// One stream for copies and decoding, one for arithmetic. Dropping it waits for both, so that
 /// what the work used may be reused.
@@ -39,15 +41,21 @@ impl Lane {
         self.device.wait(self.compute, &self.device.record(self.copy)?)
     }
 
+    /// Waits on the host for an event.
+    pub fn await_event(&self, event: &Event, _wait: &mut DeviceWait<'_>) -> Result<()> {
+        outside_mem(WAITS);
+        self.device.synchronize(event, self.timeout)
+    }
+
     /// Waits on the host for all arithmetic so far.
-    pub fn finish(&self, _wait: &mut DeviceWait<'_>) -> Result<()> {
-        self.device.synchronize(&self.device.record(self.compute)?, self.timeout)
+    pub fn finish(&self, wait: &mut DeviceWait<'_>) -> Result<()> {
+        self.await_event(&self.device.record(self.compute)?, wait)
     }
 
     /// Waits until neither stream has work in flight, whether it succeeded or not. `false` when
     /// that cannot be known, for a wait ran out of time.
     pub fn settle(&self) -> bool {
-        outside_mem("waiting for a device");
+        outside_mem(WAITS);
         let mut settled = true;
         for stream in [self.copy, self.compute] {
             let ended = (self.device.record(stream))
@@ -65,6 +73,7 @@ impl Lane {
         &self,
         enqueue: impl FnOnce(&dyn Device, Stream) -> Result<()>,
     ) -> Result<()> {
+        outside_mem(WAITS);
         let stream = self.device.create_stream("wipe")?;
         let done = enqueue(&*self.device, stream)
             .and_then(|()| self.device.record(stream))
@@ -81,5 +90,31 @@ impl Drop for Lane {
                 tracing::debug!(%error, "a stream was not destroyed");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use twinlock_api::OpenOptions;
+
+    use super::*;
+    use crate::registry;
+    use crate::scheduler::locks::{LockToken, noticed_under_mem};
+
+    #[test]
+    fn waits_under_mem_are_found_out() {
+        let device = registry::open("cpu", &OpenOptions { threads: Some(1) }).unwrap();
+        let lane = Lane::new(device.clone(), Duration::from_secs(30)).unwrap();
+        let event = device.record(lane.compute).unwrap();
+        let mut token = LockToken::for_this_thread();
+        let mut noticed = |wait: &dyn Fn(&mut DeviceWait<'_>) -> Result<()>| {
+            let (waited, noticed) = noticed_under_mem(|| wait(&mut token.device_wait()));
+            assert_eq!((waited, noticed), (Ok(()), vec![WAITS.to_owned()]));
+        };
+        noticed(&|wait| lane.await_event(&event, wait));
+        noticed(&|wait| lane.finish(wait));
+        noticed(&|_| lane.on_fresh_stream(|_, _| Ok(())));
+        assert_eq!(noticed_under_mem(|| lane.settle()), (true, vec![WAITS.to_owned()]));
+        assert_eq!(noticed_under_mem(|| drop(lane)).1, [WAITS]);
     }
 }

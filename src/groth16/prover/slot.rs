@@ -17,7 +17,7 @@ use crate::config::ProverOptions;
 use crate::registry;
 use crate::scheduler::admission::PoolSpec;
 use crate::scheduler::arena::{Arena, Lease};
-use crate::scheduler::locks::DeviceWait;
+use crate::scheduler::locks::{DeviceWait, outside_mem};
 use crate::scheduler::staging::{Readback, StagingPool};
 use crate::{Error, Result};
 
@@ -96,6 +96,7 @@ impl DeviceSlot {
     /// # Errors
     /// What stood in the way; then it stays lost.
     pub fn reopen(&self, options: &ProverOptions) -> Result<()> {
+        outside_mem("opening a device again");
         // First, for its memory may be what the new one needs.
         *lock(&self.open) = None;
         let reason = "no way to open it again is known";
@@ -130,6 +131,12 @@ fn named(device: &str, source: DeviceError) -> Error {
     Error::Device { device: device.into(), source }
 }
 
+/// What the driver has. Some give back first what their work has left.
+fn free_bytes(device: &dyn Device) -> Result<u64, DeviceError> {
+    outside_mem("asking a device for its memory");
+    Ok(device.memory()?.free_bytes)
+}
+
 /// What the driver did not have.
 #[derive(Clone, Copy)]
 struct Refusal {
@@ -154,7 +161,7 @@ pub(super) struct OpenDevice {
 
 impl OpenDevice {
     fn new(device: Arc<dyn Device>, options: &ProverOptions) -> Result<Self, DeviceError> {
-        let free = device.memory()?.free_bytes;
+        let free = free_bytes(&*device)?;
         let limit = options.memory_limit_bytes(&device.info().name);
         let budget = limit.unwrap_or(free / 10 * 9);
         let staging = StagingPool::new(
@@ -198,7 +205,7 @@ impl OpenDevice {
         let mut refused = lock(&self.refused);
         let Some(refusal) = refused.as_mut() else { return budget };
         if refusal.at.elapsed() >= REFUSAL_HOLDS {
-            let free_bytes = self.device.memory().map_or(0, |memory| memory.free_bytes);
+            let free_bytes = free_bytes(&*self.device).unwrap_or(0);
             let there = free_bytes.saturating_add(self.sizes().iter().sum());
             if there >= refusal.asked_bytes {
                 *refused = None;
@@ -285,7 +292,7 @@ impl OpenDevice {
     /// Plans smaller for a while: the driver had not so many bytes.
     fn note_refusal(&self, bytes: u64) -> Result<(), DeviceError> {
         self.arena.trim()?;
-        let free = self.device.memory()?.free_bytes;
+        let free = free_bytes(&*self.device)?;
         let share = free / 10 * 9;
         // What it says it has may be in pieces.
         let less = if share < bytes { share } else { bytes - bytes / 8 };

@@ -13,6 +13,7 @@ use twinlock_api::{
 
 use super::arena::{Arena, PATTERN};
 use super::runner::Poison;
+use super::settings::Settings;
 use crate::oracle::{CurveOracle, frs_from_bytes, frs_to_bytes};
 
 /// How a trial ended.
@@ -98,6 +99,8 @@ pub struct Fixture {
     pub rng: ChaCha8Rng,
     /// Base-2 logarithm of the largest sizes to try.
     pub max_lg: u32,
+    /// The widest windows of MSMs to try.
+    pub max_window_bits: u32,
 }
 
 impl Fixture {
@@ -109,7 +112,7 @@ impl Fixture {
         device: Arc<dyn Device>,
         poison: Option<Poison>,
         rng: ChaCha8Rng,
-        max_lg: u32,
+        settings: &Settings,
     ) -> Result<Self> {
         let stream = device.create_stream("conformance")?;
         Ok(Self {
@@ -121,7 +124,8 @@ impl Fixture {
             upload: None,
             download: None,
             rng,
-            max_lg,
+            max_lg: settings.max_lg,
+            max_window_bits: settings.max_window_bits,
         })
     }
 

@@ -1,6 +1,7 @@
 //! What trials are written with, and what runs them.
 
 mod arena;
+mod faulty;
 mod fixture;
 mod msm;
 mod own;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial as Named};
-use twinlock_api::{Backend, Device, OpenOptions, Result, Stream};
+use twinlock_api::{Backend, Device, DeviceInfo, OpenOptions, Result, Stream};
 
 use super::fixture::{Fixture, Trial, Verdict};
 use super::settings::Settings;
@@ -25,12 +25,14 @@ pub struct Candidate {
     pub label: &'static str,
     /// Which trials it is tested with.
     pub chosen: fn(&str) -> bool,
+    /// The widest windows of MSMs that a device is tried with.
+    pub widest: fn(&DeviceInfo) -> u32,
 }
 
 impl Candidate {
     /// A backend without a way to make work fail.
     pub fn new(backend: Box<dyn Backend>) -> Self {
-        Self { backend, poison: None, label: "", chosen: |_| true }
+        Self { backend, poison: None, label: "", chosen: |_| true, widest: |_| 16 }
     }
 
     /// The same with a way to make work fail. There is no default: what fails when it runs, and is
@@ -55,6 +57,13 @@ impl Candidate {
     #[must_use]
     pub fn with_trials(self, chosen: fn(&str) -> bool) -> Self {
         Self { chosen, ..self }
+    }
+
+    /// The same with windows of so many bits too, where `widest` says more than 16: their buckets take
+    /// what only GPUs have, gigabytes and tens of millions of additions.
+    #[must_use]
+    pub fn with_windows_up_to(self, widest: fn(&DeviceInfo) -> u32) -> Self {
+        Self { widest, ..self }
     }
 }
 
@@ -90,7 +99,7 @@ fn run_trial(
     settings: &Settings,
 ) -> Verdict {
     let rng = settings.rng(trial.name);
-    let mut fixture = Fixture::new(device.clone(), poison, rng, settings.max_lg)?;
+    let mut fixture = Fixture::new(device.clone(), poison, rng, settings)?;
     let outcome = catch_unwind(AssertUnwindSafe(|| (trial.run)(&mut fixture)));
     let verdict = outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -161,7 +170,7 @@ fn named_trials(candidates: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Nam
     let mut missing = settings.require.clone();
     missing.retain(|name| !elsewhere(name));
     let mut lists = Vec::new();
-    for Candidate { backend, poison, label, chosen } in candidates {
+    for Candidate { backend, poison, label, chosen, widest } in candidates {
         let backend: Arc<dyn Backend> = Arc::from(backend);
         let found = backend.discover();
         // A backend is there if one of its devices is; one that found none says why itself.
@@ -174,14 +183,16 @@ fn named_trials(candidates: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Nam
         for device in found {
             missing.retain(|name| *name != device.name);
             match device.usable {
-                Ok(_) => {
+                Ok(info) => {
+                    let max_window_bits = widest(&info).max(settings.max_window_bits);
+                    let settings = Settings { max_window_bits, ..Settings::clone(settings) };
                     let subject = Arc::new(Subject {
                         backend: backend.clone(),
                         name: device.name,
                         poison: poison.clone(),
                         device: Mutex::default(),
                     });
-                    lists.push(trials_on(&subject, label, chosen, settings).into_iter());
+                    lists.push(trials_on(&subject, label, chosen, &Arc::new(settings)).into_iter());
                 }
                 Err(reason) => {
                     let name = &device.name;

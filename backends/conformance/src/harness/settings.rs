@@ -12,6 +12,8 @@ pub struct Settings {
     pub seed: u64,
     /// Base-2 logarithm of the largest sizes tried; `TWINLOCK_MAX_LG` asks for more.
     pub max_lg: u32,
+    /// The widest windows of MSMs tried; a [`super::Candidate`] says for its devices.
+    pub max_window_bits: u32,
     /// Backends or devices whose absence is a failure: `TWINLOCK_REQUIRE`, a comma list.
     pub require: Vec<String>,
 }
@@ -19,7 +21,8 @@ pub struct Settings {
 impl Default for Settings {
     /// A fresh seed and sizes for two cores.
     fn default() -> Self {
-        Self { seed: rand::rngs::OsRng.next_u64(), max_lg: 14, require: Vec::new() }
+        let seed = rand::rngs::OsRng.next_u64();
+        Self { seed, max_lg: 14, max_window_bits: 16, require: Vec::new() }
     }
 }
 
@@ -78,7 +81,8 @@ mod tests {
             "TWINLOCK_REQUIRE" => Some("cpu, wgsl,".into()),
             _ => None,
         });
-        let expected = Settings { seed: 7, max_lg: 14, require: vec!["cpu".into(), "wgsl".into()] };
+        let require = vec!["cpu".into(), "wgsl".into()];
+        let expected = Settings { seed: 7, require, ..Settings::default() };
         assert_eq!(settings.unwrap(), expected);
         assert!(Settings::from_lookup(|_| Some("x".into())).is_err());
         assert!(Settings::from_lookup(|_| Some("33".into())).is_err());

@@ -2,7 +2,7 @@
 
 use blstrs::Scalar;
 use ff::Field;
-use libtest_mimic::Failed;
+use libtest_mimic::{Completion, Failed};
 use rand::Rng;
 use twinlock_api::Error;
 use twinlock_api::op::DigitsShape;
@@ -20,6 +20,7 @@ pub(super) fn trials() -> Vec<Trial> {
         Trial { name: "msm_g1::half_of_a_window", run: half_of_a_window::<G1> },
         Trial { name: "msm_g1::powers_of_two", run: powers_of_two::<G1> },
         Trial { name: "msm_g1::every_window_width", run: every_window_width::<G1> },
+        Trial { name: "msm_g1::wide_windows", run: wide_windows::<G1> },
         Trial { name: "msm_g2::uniform_scalars", run: uniform_scalars::<G2> },
         Trial { name: "msm_g2::heavy_bucket", run: heavy_bucket::<G2> },
         Trial { name: "msm_g2::small_values", run: small_values::<G2> },
@@ -27,6 +28,7 @@ pub(super) fn trials() -> Vec<Trial> {
         Trial { name: "msm_g2::half_of_a_window", run: half_of_a_window::<G2> },
         Trial { name: "msm_g2::powers_of_two", run: powers_of_two::<G2> },
         Trial { name: "msm_g2::every_window_width", run: every_window_width::<G2> },
+        Trial { name: "msm_g2::wide_windows", run: wide_windows::<G2> },
     ]
 }
 
@@ -135,22 +137,28 @@ fn half_of_r<C: CurveOracle>(f: &mut Fixture) -> Verdict {
     passed()
 }
 
+/// Scalars whose digits are all half the window, one less, one more, or the most there is.
+fn digits_at_half(window_bits: u32) -> Vec<Scalar> {
+    let base = Scalar::from(1 << window_bits);
+    let digits = |digit: u64, count: u32| {
+        (0..count).fold(Scalar::ZERO, |sum, _| sum * base + Scalar::from(digit))
+    };
+    let half = 1u64 << (window_bits - 1);
+    // As many digits as stay below r, and one window more than half of them.
+    let count = 253 / window_bits;
+    let mut scalars = Vec::new();
+    for digit in [half - 1, half, half + 1, (half << 1) - 1] {
+        let scalar = digits(digit, count);
+        scalars.extend([scalar, -scalar, digits(digit, count / 2 + 1), digits(digit, 1)]);
+    }
+    scalars
+}
+
 /// Every digit exactly half the window, one less, one more: carries that run to the top.
 fn half_of_a_window<C: CurveOracle>(f: &mut Fixture) -> Verdict {
     let bases = known_bases::<C>(16, &mut f.rng);
     for window_bits in widths(f, &[2, 3, 4, 5, 7, 8, 10, 11, 13, 15, 16])? {
-        let base = Scalar::from(1 << window_bits);
-        let digits = |digit: u64, count: u32| {
-            (0..count).fold(Scalar::ZERO, |sum, _| sum * base + Scalar::from(digit))
-        };
-        let half = 1u64 << (window_bits - 1);
-        // As many digits as stay below r, and one window more than half of them.
-        let count = 253 / window_bits;
-        let mut scalars = Vec::new();
-        for digit in [half - 1, half, half + 1, (half << 1) - 1] {
-            let scalar = digits(digit, count);
-            scalars.extend([scalar, -scalar, digits(digit, count / 2 + 1), digits(digit, 1)]);
-        }
+        let scalars = digits_at_half(window_bits);
         expect_width(f, "digits at half", window_bits, &scalars, &bases)?;
         // Alone as well, where summing empty buckets is cheap.
         for scalar in
@@ -185,4 +193,36 @@ fn every_window_width<C: CurveOracle>(f: &mut Fixture) -> Verdict {
         expect_width(f, "random scalars", window_bits, &scalars, &bases)?;
     }
     passed()
+}
+
+/// Windows as GPUs take them for long MSMs, where the device is asked for them and has their room:
+/// digits at half, and random scalars.
+fn wide_windows<C: CurveOracle>(f: &mut Fixture) -> Verdict {
+    let most = f.max_window_bits;
+    let asked: Vec<u32> = [17, 19, 20, 22].into_iter().filter(|bits| *bits <= most).collect();
+    if asked.is_empty() {
+        return Ok(Completion::ignored_with(format!(
+            "at most {most} bits are asked of the device"
+        )));
+    }
+    let bases = known_bases::<C>(150, &mut f.rng);
+    let mut tried = 0;
+    for window_bits in widths(f, &asked)? {
+        let layout = f.device().msm_layout(C::GROUP, DigitsShape::new(150, window_bits))?;
+        let bytes = layout.accumulator_bytes
+            + layout.accumulate_workspace_bytes
+            + layout.reduce_workspace_bytes;
+        let room_bytes = f.device().memory()?.free_bytes / 2;
+        if bytes > room_bytes.min(f.device().info().max_region_bytes) {
+            continue;
+        }
+        let mut scalars = digits_at_half(window_bits);
+        scalars.extend(random_values(150 - scalars.len(), &mut f.rng));
+        expect_width(f, "digits at half and random scalars", window_bits, &scalars, &bases)?;
+        tried += 1;
+    }
+    match tried {
+        0 => Ok(Completion::ignored_with("their buckets have no room in the device's memory")),
+        _ => passed(),
+    }
 }

@@ -160,9 +160,9 @@ impl<'a> Partition<'a> {
         &mut self,
         stage: Stage,
         mark: &Event,
-        _wait: &mut DeviceWait<'_>,
+        wait: &mut DeviceWait<'_>,
     ) -> StageResult {
-        self.lane.device.synchronize(mark, self.lane.timeout)?;
+        self.lane.await_event(mark, wait)?;
         self.unfinished = Stage::ALL.into_iter().find(|next| *next > stage).unwrap_or(stage);
         Ok(())
     }

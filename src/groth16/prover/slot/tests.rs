@@ -10,6 +10,7 @@ use twinlock_sim::{Arithmetic, Clock, Fault, SimCard, SimConfig};
 use super::*;
 use crate::circuits::mix::{Mix, MixShape, Profile};
 use crate::groth16::generator::generate_parameters;
+use crate::scheduler::locks::noticed_under_mem;
 use crate::{Prover, ProvingKey};
 
 const ROOM_BYTES: u64 = 6 << 20;
@@ -73,4 +74,31 @@ fn memories_that_serve_stay_while_the_driver_is_short() {
         assert!(grown && lock(&open.refused).is_none(), "{taken}");
     }
     assert!(refused > 0, "the driver was never short");
+}
+
+#[test]
+fn a_device_opened_or_asked_under_mem_is_found_out() {
+    let options = ProverOptions::default();
+    let open = || registry::open("cpu", &OpenOptions { threads: Some(1) });
+    let (free, noticed) = noticed_under_mem(|| free_bytes(&*open().unwrap()));
+    assert!(free.unwrap() > 0);
+    let asked = "asking a device for its memory";
+    assert_eq!(noticed, [asked]);
+    let (slot, noticed) =
+        noticed_under_mem(|| DeviceSlot::new(open().unwrap(), Some(Arc::new(open)), &options));
+    assert!(noticed.contains(&asked.into()), "{noticed:?}");
+
+    let slot = slot.unwrap();
+    let device = slot.current().unwrap();
+    let refused = |at| {
+        *lock(&device.refused) = Some(Refusal { asked_bytes: 1 << 40, less_bytes: 1 << 40, at });
+    };
+    refused(Instant::now() - REFUSAL_HOLDS);
+    assert_eq!(noticed_under_mem(|| device.budget_bytes(false)).1, [asked]);
+    let (_, noticed) = noticed_under_mem(|| device.note_refusal(1 << 20).unwrap());
+    assert!(noticed.contains(&asked.into()), "{noticed:?}");
+    drop(device);
+    let (reopened, noticed) = noticed_under_mem(|| slot.reopen(&options));
+    reopened.unwrap();
+    assert_eq!(noticed[0], "opening a device again");
 }

@@ -7,7 +7,7 @@ use twinlock::circuits::sapling::Sapling;
 use twinlock::groth16::assignment::synthesize;
 use twinlock::groth16::verifier::verify_proof;
 
-use crate::{options, rng};
+use crate::{Gpu, options, rng};
 
 /// One witness on the device and on the CPU, the key streamed and resident.
 fn equals_the_cpu(circuit: Sapling, device: &str) {
@@ -29,10 +29,10 @@ fn equals_the_cpu(circuit: Sapling, device: &str) {
     }
 }
 
-pub fn spend_equals_the_cpu(device: &str) {
+pub fn spend_equals_the_cpu(_: impl Gpu, device: &str) {
     equals_the_cpu(Sapling::Spend, device);
 }
 
-pub fn output_equals_the_cpu(device: &str) {
+pub fn output_equals_the_cpu(_: impl Gpu, device: &str) {
     equals_the_cpu(Sapling::Output, device);
 }

@@ -5,26 +5,27 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use twinlock::circuits::mix::Mix;
+use twinlock::registry::is_software;
 use twinlock::scheduler::events::{EventKind, Life, Recorder};
 use twinlock::{Job, PartitionInput, Prover};
-use twinlock_api::{Backend, OpenOptions};
-use twinlock_wgsl::WgslBackend;
+use twinlock_api::OpenOptions;
 
-use crate::{options, parameters, rng, shape};
+use crate::{Gpu, LG, options, parameters, rng, shape};
 
-/// One adapter opened twice is two devices, with queues and memories of their own.
-pub fn two_devices_prove_at_once(name: &str) {
+/// One card opened twice is two devices, with queues and memories of their own.
+pub fn two_devices_prove_at_once(gpu: impl Gpu, name: &str) {
     let mut rng = rng();
-    let params = parameters(&mut rng);
-    let open = || WgslBackend::default().open(name, &OpenOptions::default()).unwrap();
+    let params = parameters(LG, &mut rng);
+    let open = || gpu.open(name, &OpenOptions::default()).unwrap();
     let mut options = options(name);
     options.workers = 1;
     let prover = Prover::with_devices(vec![open(), open()], options).unwrap();
     let recorder = Arc::new(Recorder::default());
     prover.observe(recorder.clone());
     let key = prover.key(&params).unwrap();
-    let partitions =
-        (0..6).map(|_| PartitionInput::circuit(Mix::random(shape(), &mut rng), &mut rng)).collect();
+    let partitions = (0..6)
+        .map(|_| PartitionInput::circuit(Mix::random(shape(LG), &mut rng), &mut rng))
+        .collect();
     let outcomes = prover.serve(|session| {
         session.submit(Job { key: &key, priority: 0, partitions }).unwrap().wait()
     });
@@ -47,7 +48,9 @@ pub fn two_devices_prove_at_once(name: &str) {
 }
 
 fn prove_mix(device: &str, more: &[&str]) -> Value {
-    let ran = Command::new(env!("CARGO_BIN_EXE_twinlock"))
+    // This test may have been carried to another machine than cargo's.
+    let program = std::env::var("TWINLOCK_PROGRAM");
+    let ran = Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_twinlock")))
         .args(["prove", "mix", "--lg", "8", "--json", "--device", device])
         .args(more)
         .output()
@@ -61,7 +64,7 @@ fn devices_of(document: &Value) -> Vec<&str> {
     proofs.iter().map(|proof| proof["device"].as_str().unwrap()).collect()
 }
 
-pub fn a_list_of_devices_shares_the_partitions(name: &str) {
+pub fn a_list_of_devices_shares_the_partitions(_: impl Gpu, name: &str) {
     // As many at once as there are partitions: the first of each device starts before any ends.
     let memory = format!("{name}=256MiB,cpu=64MiB");
     let more = ["--partitions", "4", "--workers", "2", "--memory", &memory];
@@ -73,10 +76,10 @@ pub fn a_list_of_devices_shares_the_partitions(name: &str) {
     assert_eq!(document["device"], format!("cpu, {name}"));
 }
 
-pub fn all_leaves_software_out(_name: &str) {
+pub fn all_leaves_software_out(gpu: impl Gpu, _name: &str) {
     let document = prove_mix("all", &["--partitions", "2"]);
-    let software: Vec<_> = (WgslBackend::default().discover().into_iter())
-        .filter(|found| found.usable.as_ref().is_ok_and(twinlock_wgsl::is_software))
+    let software: Vec<_> = (gpu.discover().into_iter())
+        .filter(|found| found.usable.as_ref().is_ok_and(is_software))
         .map(|found| found.name)
         .collect();
     for device in devices_of(&document) {
