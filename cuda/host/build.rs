@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .include("../kernels")
         .include(&out)
         .files(sources)
-        .opt_level(2)
+        .opt_level(3)
         .extra_warnings(true)
         .compile("twinlock_cuda_host");
     Ok(())
