@@ -23,6 +23,7 @@ fn main() -> std::process::ExitCode {
 fn run() -> Result<()> {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=kernels");
+    println!("cargo::rerun-if-changed=src/sizes.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let write = |name: &str, text: String| {
         let path = out.join(name);

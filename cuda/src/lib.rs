@@ -2,6 +2,7 @@
 //! default `80,90,120,compute_75`: `90` is machine code, `compute_75` PTX).
 
 pub mod ntt;
+pub mod sizes;
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 

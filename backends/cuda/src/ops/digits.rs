@@ -4,6 +4,10 @@ use twinlock_api::error::{check_limit, word};
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, FR_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{Digits, DigitsLayout, DigitsShape};
 use twinlock_api::{Error, Group, Result, View};
+use twinlock_cuda_kernels::sizes::digits::{
+    CUT_THREADS, MAX_BIN_BITS, PARTITION_LEN, PARTITION_THREADS, PLACE_LEN, PLACE_THREADS,
+    RECORD_BYTES, SCAN_THREADS,
+};
 
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
@@ -12,20 +16,10 @@ use crate::launcher::{Arg, Launcher};
 pub(super) const WINDOW_BITS: std::ops::RangeInclusive<u32> = 2..=22;
 /// The most entries of a window: each keeps an index in 31 bits.
 const MAX_LEN: u64 = 1 << 31;
-/// Bytes of a record: an entry with the lower bits of its bucket's number.
-const RECORD_BYTES: u64 = 8;
 /// Records that are partitioned at once, unless one window has more.
 const RECORDS: u64 = 1 << 25;
-
-// As the kernels have them.
-const CUT_THREADS: u32 = 256;
+/// Blocks that cut scalars, a multiprocessor.
 const CUT_BLOCKS_PER_SM: u32 = 8;
-const SCAN_THREADS: u32 = 256;
-const PARTITION_THREADS: u32 = 512;
-const PARTITION_LEN: u32 = 16;
-const PLACE_THREADS: u32 = 512;
-const PLACE_LEN: u32 = 32;
-const MAX_BIN_BITS: u32 = 9;
 /// Lower bits of a bucket's number, while more bins can be had.
 const LOW_BITS: u32 = 10;
 
@@ -133,7 +127,7 @@ impl Shape {
         let records = if self.bin_bits == 0 {
             self.entries_bytes()
         } else {
-            u64::from(self.windows_at_once()) * self.stride * RECORD_BYTES
+            u64::from(self.windows_at_once()) * self.stride * u64::from(RECORD_BYTES)
         };
         let parts = [
             windows * bins * INDEX_BYTES,
@@ -223,6 +217,8 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use twinlock_cuda_kernels::sizes::digits::MAX_LOW_BITS;
+    use twinlock_cuda_kernels::sizes::msm::MAX_WINDOWS;
 
     /// What the kernels take for granted.
     #[test]
@@ -233,10 +229,12 @@ mod tests {
             {
                 let shape = DigitsShape::new(max_len, window_bits).with_tables(tables);
                 let shape = Shape::new(shape).expect("a shape");
-                assert!(shape.num_windows <= 128 && shape.stride >= max_len * u64::from(tables));
+                assert!(
+                    shape.num_windows <= MAX_WINDOWS && shape.stride >= max_len * u64::from(tables)
+                );
                 let num_digits = SCALAR_BITS.div_ceil(window_bits);
                 assert!((0..tables).contains(&(shape.num_windows * tables - num_digits)));
-                assert!(shape.low_bits() <= 12 && shape.num_bins() <= 1 << MAX_BIN_BITS);
+                assert!(shape.low_bits() <= MAX_LOW_BITS && shape.num_bins() <= 1 << MAX_BIN_BITS);
                 assert!(shape.num_windows << shape.bin_bits <= 48 << 8, "48 KiB of words");
                 let at_once = u64::from(shape.windows_at_once());
                 assert!(at_once == 1 || at_once * shape.stride <= RECORDS);

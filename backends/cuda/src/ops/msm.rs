@@ -4,6 +4,10 @@ use twinlock_api::error::{check_limit, word};
 use twinlock_api::layout::{ARENA_ALIGN_BYTES, INDEX_BYTES, SCALAR_BITS};
 use twinlock_api::op::{BaseOf, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce};
 use twinlock_api::{Group, Result, View};
+use twinlock_cuda_kernels::sizes::msm::{
+    G1_BLOCKS_PER_SM, G1_WEIGH_THREADS, G2_BLOCKS_PER_SM, G2_WEIGH_THREADS, MAX_WAVES, MAX_WINDOWS,
+    MIN_RUN_LEN, THREADS,
+};
 
 use super::digits::{Shape, WINDOW_BITS, blocks};
 use crate::card::Card;
@@ -33,8 +37,8 @@ const fn kernels(group: Group) -> Kernels {
             sum: "msm_sum_g1",
             weigh: "msm_weigh_g1",
             finish: "msm_finish_g1",
-            blocks_per_sm: 3,
-            weigh_threads: 128,
+            blocks_per_sm: G1_BLOCKS_PER_SM,
+            weigh_threads: G1_WEIGH_THREADS,
         },
         Group::G2 => Kernels {
             accumulate: "msm_accumulate_g2",
@@ -43,8 +47,8 @@ const fn kernels(group: Group) -> Kernels {
             sum: "msm_sum_g2",
             weigh: "msm_weigh_g2",
             finish: "msm_finish_g2",
-            blocks_per_sm: 2,
-            weigh_threads: 64,
+            blocks_per_sm: G2_BLOCKS_PER_SM,
+            weigh_threads: G2_WEIGH_THREADS,
         },
     }
 }
@@ -53,14 +57,6 @@ const fn kernels(group: Group) -> Kernels {
 const fn xyzz_bytes(group: Group) -> u64 {
     group.affine_bytes() * 2
 }
-
-// As the kernels have them.
-const THREADS: u32 = 128;
-const RUNS_THREADS: u32 = 128;
-const MIN_RUN_LEN: u64 = 8;
-/// Threads of accumulation, in numbers of those that the device keeps: several, for they end at
-/// different times.
-const MAX_WAVES: u64 = 4;
 
 /// Heads that one thread of the first fold adds up: few, for there every run may have one.
 const FIRST_FOLD_LEN: u32 = 4;
@@ -79,7 +75,7 @@ const fn resident(card: &Card, group: Group) -> u64 {
 /// Threads that `msm_runs` may count on for each wave: as few less as there are windows, whose last
 /// runs are short, so that no wave begins for those.
 const fn threads_of_wave(card: &Card, group: Group) -> u64 {
-    resident(card, group).saturating_sub(RUNS_THREADS as u64)
+    resident(card, group).saturating_sub(MAX_WINDOWS as u64)
 }
 
 /// How accumulation is cut into runs, whose heads are folded level by level.
@@ -94,7 +90,8 @@ impl Heads {
         let windows = u64::from(shape.num_windows);
         let entries = windows.saturating_mul(len);
         // A run more in each window for the rest.
-        let runs = (MAX_WAVES * threads_of_wave(card, group)).min(entries.div_ceil(MIN_RUN_LEN));
+        let most = u64::from(MAX_WAVES) * threads_of_wave(card, group);
+        let runs = most.min(entries.div_ceil(MIN_RUN_LEN.into()));
         let mut levels = vec![runs + windows];
         while let Some(&last) = levels.last().filter(|last| **last > 1) {
             levels.push(last.div_ceil(Self::fold_len(levels.len() - 1).into()));
@@ -136,7 +133,8 @@ impl Lines {
     fn levels(card: &Card, group: Group, shape: &Shape) -> Vec<Self> {
         let lg = shape.window_bits - 1;
         let (rows, columns) = (1u32 << (lg - lg / 2), 1u32 << (lg / 2));
-        let wanted = (2 * shape.all_buckets()).div_ceil(MAX_WAVES * resident(card, group));
+        let wanted =
+            (2 * shape.all_buckets()).div_ceil(u64::from(MAX_WAVES) * resident(card, group));
         let (least, most) = (u64::from(*BUCKET_FAN.start()), u64::from(*BUCKET_FAN.end()));
         let fan = wanted.next_power_of_two().clamp(least, most) as u32;
         let mut last = Self {
@@ -249,7 +247,7 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
     let indices = indices.map_or(Ok(Arg::Pointer(0)), pointer)?;
     let threads = word("threads", threads_of_wave(launcher.info(), group))?;
     let args = [&plan[..], &[runs, Arg::U32(threads)]].concat();
-    launcher.launch("msm_runs", [1, 1, 1], RUNS_THREADS, 0, &args)?;
+    launcher.launch("msm_runs", [1, 1, 1], MAX_WINDOWS, 0, &args)?;
     let max_runs = word("runs of msm_accumulate", heads.levels[0])?;
     let own = [
         runs,
