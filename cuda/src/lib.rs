@@ -15,3 +15,9 @@ struct Aligned<T>(T);
 pub fn images() -> &'static [(&'static str, &'static [u8])] {
     IMAGES
 }
+
+/// The fatbin of the kernels that measure arithmetic, which no operation needs: a program that does
+/// not ask for it does not contain it.
+pub fn bench_image() -> Option<&'static [u8]> {
+    BENCH_IMAGE
+}
