@@ -1,6 +1,8 @@
 //! twinlock's CUDA kernels, compiled by nvcc for a list of architectures (`TWINLOCK_CUDA_ARCHS`,
 //! default `80,90,120,compute_75`: `90` is machine code, `compute_75` PTX).
 
+pub mod digits;
+pub mod msm;
 pub mod ntt;
 pub mod sizes;
 
