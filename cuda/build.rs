@@ -23,6 +23,7 @@ fn main() -> std::process::ExitCode {
 fn run() -> Result<()> {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=kernels");
+    println!("cargo::rerun-if-changed=src/sizes.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let write = |name: &str, text: String| {
         let path = out.join(name);
@@ -36,13 +37,22 @@ fn run() -> Result<()> {
     write("images.rs", images(&units))
 }
 
-/// The table of images. The driver reads headers of eight-byte words, hence the alignment.
+/// The unit that measures arithmetic.
+const BENCH_UNIT: &str = "bench";
+
+/// The table of images, and that of the benchmark by itself. The driver reads headers of eight-byte
+/// words, hence the alignment.
 fn images(units: &[String]) -> String {
-    let entry = |unit: &String| {
-        format!(
-            "    (\"{unit}\", &Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{unit}.fatbin\"))).0),\n"
-        )
+    let image = |unit: &str| {
+        format!("&Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{unit}.fatbin\"))).0")
     };
-    let entries: String = units.iter().map(entry).collect();
-    format!("static IMAGES: &[(&str, &[u8])] = &[\n{entries}];\n")
+    let (bench, others): (Vec<&String>, Vec<&String>) =
+        units.iter().partition(|unit| *unit == BENCH_UNIT);
+    let entries: String =
+        others.iter().map(|unit| format!("    (\"{unit}\", {}),\n", image(unit))).collect();
+    let bench = bench.first().map_or("None".to_owned(), |unit| format!("Some({})", image(unit)));
+    format!(
+        "static IMAGES: &[(&str, &[u8])] = &[\n{entries}];\n\
+         static BENCH_IMAGE: Option<&[u8]> = {bench};\n"
+    )
 }

@@ -1,4 +1,8 @@
-//! The constants of `twinlock-fields` as a header that device code and its host build share.
+//! The constants of `twinlock-fields` and of `sizes.rs` as a header that device code and its host
+//! build share.
+
+#[path = "../src/sizes.rs"]
+mod sizes;
 
 use std::fmt::Write as _;
 
@@ -7,13 +11,20 @@ use twinlock_fields::{FP, FR, FR_COSET_GENERATOR, Field, G1_B, G2_B};
 /// The text of `constants.cuh`.
 pub(crate) fn header() -> String {
     let mut out = String::from(
-        "// Written by the build script from twinlock-fields.\n#pragma once\n#include \"device.cuh\"\n\n",
+        "// Written by the build script from twinlock-fields and sizes.rs.\n#pragma once\n#include \"device.cuh\"\n\n",
     );
     for field in [&FR, &FP] {
         params(&mut out, field);
     }
     curve(&mut out);
     roots(&mut out);
+    for (part, numbers) in sizes::ALL {
+        let _ = writeln!(out, "\nnamespace {part} {{");
+        for (name, number) in *numbers {
+            let _ = writeln!(out, "constexpr uint32_t {name} = {number};");
+        }
+        out.push_str("}\n");
+    }
     out
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for path in ["src", "../build/constants.rs", "../kernels"] {
+    for path in ["src", "../build/constants.rs", "../kernels", "../src/sizes.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .include("../kernels")
         .include(&out)
         .files(sources)
-        .opt_level(2)
+        .opt_level(3)
         .extra_warnings(true)
         .compile("twinlock_cuda_host");
     Ok(())

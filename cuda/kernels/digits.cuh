@@ -29,18 +29,8 @@
 namespace digits {
 
 constexpr uint32_t SIGN = 0x80000000u;
-constexpr uint32_t CUT_THREADS = 256;
-constexpr uint32_t SCAN_THREADS = 256;
-constexpr uint32_t PARTITION_THREADS = 512;
-// Digits that a thread of `Partition` keeps in registers.
-constexpr uint32_t PARTITION_LEN = 16;
-constexpr uint32_t PLACE_THREADS = 512;
-// Records that a thread of `Place` keeps in registers.
-constexpr uint32_t PLACE_LEN = 32;
-// Records of a block of `Count` and `Place`.
+// Blocks' sizes and limits are in ../src/sizes.rs. Records of a block of `Count` and `Place`:
 constexpr uint32_t CHUNK = PLACE_THREADS * PLACE_LEN;
-constexpr uint32_t MAX_BIN_BITS = 9;
-constexpr uint32_t MAX_LOW_BITS = 12;
 
 // A bucket's number is a bin's and `low_bits` lower bits. With one bin there is no partition:
 // records are the digits themselves, zeros included.
@@ -56,6 +46,7 @@ struct Shape {
 struct alignas(8) Record {
     uint32_t entry, low;
 };
+static_assert(sizeof(Record) == RECORD_BYTES, "as workspaces are sized");
 
 // Digits of one scalar, lowest first.
 class Cutter {

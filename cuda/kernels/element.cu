@@ -3,10 +3,8 @@
 
 namespace {
 
-constexpr uint32_t THREADS = 128;
-
 __device__ __forceinline__ uint64_t element() {
-    return uint64_t(blockIdx.x) * THREADS + threadIdx.x;
+    return uint64_t(blockIdx.x) * elements::THREADS + threadIdx.x;
 }
 
 __device__ __forceinline__ Fr at(const char *elements, uint64_t i) {
@@ -15,7 +13,7 @@ __device__ __forceinline__ Fr at(const char *elements, uint64_t i) {
 
 } // namespace
 
-#define ELEMENT_KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
+#define ELEMENT_KERNEL extern "C" __global__ void __launch_bounds__(elements::THREADS)
 
 // target[i] = source[indices[i]], zero for an index past the source.
 ELEMENT_KERNEL element_gather(uint64_t len, uint64_t source_len, const char *source,

@@ -14,18 +14,10 @@
 
 namespace msm {
 
-constexpr uint32_t THREADS = 128;
-// As many as a scalar has windows of the least width.
-constexpr uint32_t MAX_WINDOWS = 128;
-// The key of a run without a head.
+// Blocks' sizes and lengths of runs are in ../src/sizes.rs. The key of a run without a head.
 constexpr uint32_t NO_KEY = ~0u;
 constexpr uint32_t NO_BASE = ~0u;
 constexpr uint32_t SIGN = 0x80000000u;
-// Runs are this long before there are more than one for each thread that fits the device, and at
-// least so long in any case.
-constexpr uint32_t GOOD_RUN_LEN = 24;
-constexpr uint32_t MIN_RUN_LEN = 8;
-constexpr uint32_t MAX_WAVES = 4;
 
 template <class F>
 static TL_HD const char *point_at(const char *points, uint64_t index) {

@@ -5,8 +5,6 @@
 
 namespace normalize {
 
-constexpr uint32_t THREADS = 128;
-
 // 1 / a = a^(p - 2) (Fermat); of zero, zero.
 static TL_HD Called<Fp> inverse(const Called<Fp> &a) {
     Called<Fp> out = Fp::one();

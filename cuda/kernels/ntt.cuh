@@ -19,42 +19,19 @@
 
 namespace ntt {
 
-constexpr uint32_t MAX_LG = 28;
-// Elements of a tile at most, and bits of a digit.
-constexpr uint32_t LG_TILE = 11;
-constexpr uint32_t MAX_BITS = 9;
+// Sizes and flags that the host must know are in ../src/sizes.rs.
 constexpr uint32_t MAX_THREADS = (1u << LG_TILE) / 8;
 
 // Tables, in elements: powers of w_(2^k) for each k up to LG_TILE, from place 2^k - 1 on; the same
 // up to MAX_BITS with their quotients, two elements each; the first powers of w_(2^MAX_LG); powers
 // of the coset's generator, then of its inverse, to the 2^weight, for each weight; all powers of
 // w_(2^LG_HIGH).
-constexpr uint32_t LG_LOW = 10;
 constexpr uint32_t LG_HIGH = MAX_LG - LG_LOW;
 constexpr uint32_t KNOWN_AT = 2u << LG_TILE;
 constexpr uint32_t LOW_AT = KNOWN_AT + 2 * (2u << MAX_BITS);
 constexpr uint32_t COSET_AT = LOW_AT + (1u << LG_LOW);
 constexpr uint32_t HIGH_AT = COSET_AT + (2 * MAX_LG << MAX_BITS);
 constexpr uint32_t TABLES_LEN = HIGH_AT + (1u << LG_HIGH);
-
-enum Flags : uint32_t {
-    // Roots are inverse roots.
-    INVERSE = 1,
-    // Place of an element in the digit: its number, or that with its bits reversed.
-    LOAD_REVERSED = 2,
-    STORE_REVERSED = 4,
-    // Which factors there are: those between passes come when loading or when storing, and with
-    // them powers of the coset's generator and the scale.
-    FACTORS_AT_LOAD = 8,
-    FACTORS_AT_STORE = 16,
-    FACTORS_WITH_COSET = 32,
-    FACTORS_WITH_SCALE = 64,
-    // Powers of the coset's generator on the other side.
-    COSET_AT_LOAD = 128,
-    COSET_AT_STORE = 256,
-    // With the factors comes the coset's power for the bits above the digit, too.
-    FACTORS_WITH_COSET_ABOVE = 512,
-};
 
 TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
 #ifdef __CUDA_ARCH__
@@ -341,7 +318,7 @@ TL_HD void tiny(const Pass &pass, const Fr &scale) {
 // Bit reversal in place. Elements whose numbers have the same middle bits, square tiles by their
 // four top and four low bits, change places with those of the reversed middle: one block both.
 struct Reversal {
-    static constexpr uint32_t BITS = 4;
+    static constexpr uint32_t BITS = REVERSAL_BITS;
     static constexpr uint32_t THREADS = 1u << 2 * BITS;
     static constexpr uint32_t SHARED_BYTES = 2 * 32 * THREADS;
 

@@ -3,12 +3,10 @@
 
 namespace {
 
-constexpr uint32_t THREADS = 128;
-
 template <class F>
 __device__ __forceinline__ void decode(uint64_t len, uint32_t on_curve, const char *source,
                                        char *target, uint32_t *status) {
-    const uint64_t i = uint64_t(blockIdx.x) * THREADS + threadIdx.x;
+    const uint64_t i = uint64_t(blockIdx.x) * points::THREADS + threadIdx.x;
     if (i >= len) return;
     Affine<F> point;
     const uint64_t at = i * sizeof(point);
@@ -18,13 +16,13 @@ __device__ __forceinline__ void decode(uint64_t len, uint32_t on_curve, const ch
 
 } // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(points::THREADS)
     points_decode_g1(uint64_t len, uint32_t on_curve, const char *source, char *target,
                      uint32_t *status) {
     decode<Fp>(len, on_curve, source, target, status);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(points::THREADS)
     points_decode_g2(uint64_t len, uint32_t on_curve, const char *source, char *target,
                      uint32_t *status) {
     decode<Fp2>(len, on_curve, source, target, status);

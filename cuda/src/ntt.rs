@@ -4,22 +4,23 @@ use std::sync::OnceLock;
 
 use twinlock_fields::FR;
 
-/// The largest domain's base-2 logarithm.
-pub const MAX_LG: u32 = 28;
+pub use crate::sizes::ntt::MAX_LG;
+use crate::sizes::ntt::{
+    COSET_AT_LOAD, COSET_AT_STORE, FACTORS_AT_LOAD, FACTORS_AT_STORE, FACTORS_WITH_COSET,
+    FACTORS_WITH_COSET_ABOVE, FACTORS_WITH_SCALE, INVERSE, LG_LOW, LG_TILE, LOAD_REVERSED,
+    MAX_BITS, REVERSAL_BITS, STORE_REVERSED,
+};
 
-/// Bits of the largest tile and of the largest digit, elements a thread, as in `ntt.cuh`.
-const LG_TILE: u32 = 11;
 /// Bits of a tile where a block's shared memory is short, and of domains so small that large tiles
 /// would leave multiprocessors idle.
 const LG_SMALL_TILE: u32 = 10;
 /// From here on domains are large.
 const LG_LARGE: u32 = 23;
-const MAX_BITS: u32 = 9;
+/// Elements a thread, the outputs of three levels.
 const LG_PER_THREAD: u32 = 3;
-const LG_LOW: u32 = 10;
-const TABLES_THREADS: u32 = 256;
+const TABLES_THREADS: u32 = 1 << (LG_TILE - LG_PER_THREAD);
 /// Bits of a tile of the reversal, one element a thread.
-const LG_REVERSAL: u32 = 8;
+const LG_REVERSAL: u32 = 2 * REVERSAL_BITS;
 
 /// Elements of the tables, `TABLES_LEN` of `ntt.cuh`.
 const TABLES_LEN: u32 = (2 << LG_TILE)
@@ -30,17 +31,6 @@ const TABLES_LEN: u32 = (2 << LG_TILE)
 
 /// Bytes of the tables, which [`fill_tables`] writes once for all transforms.
 pub const TABLES_BYTES: u64 = 32 * TABLES_LEN as u64;
-
-const INVERSE: u32 = 1;
-const LOAD_REVERSED: u32 = 2;
-const STORE_REVERSED: u32 = 4;
-const FACTORS_AT_LOAD: u32 = 8;
-const FACTORS_AT_STORE: u32 = 16;
-const FACTORS_WITH_COSET: u32 = 32;
-const FACTORS_WITH_SCALE: u32 = 64;
-const COSET_AT_LOAD: u32 = 128;
-const COSET_AT_STORE: u32 = 256;
-const FACTORS_WITH_COSET_ABOVE: u32 = 512;
 
 /// Which transform of 2^`lg` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

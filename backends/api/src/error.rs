@@ -7,11 +7,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The driver has no room for the request now.
-    #[error("out of device memory: {what} needs {requested_bytes} bytes{}", free_note(*free_bytes))]
+    #[error(
+        "out of device memory: {what} needs {}{}", needs_note(*requested_bytes), free_note(*free_bytes)
+    )]
     OutOfMemory {
         /// Name of the allocation.
         what: String,
-        /// Bytes asked for.
+        /// Bytes asked for; 0 where the driver wants them for itself and does not say how many.
         requested_bytes: u64,
         /// Bytes the driver reports as free, where it can.
         free_bytes: Option<u64>,
@@ -82,6 +84,31 @@ pub fn word(what: &str, value: u64) -> Result<u32> {
     check_limit(what, value, u32::MAX.into()).map(|()| value as u32)
 }
 
+fn needs_note(requested_bytes: u64) -> String {
+    match requested_bytes {
+        0 => "memory of the driver's own, which does not say how much".to_owned(),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
 fn free_note(free_bytes: Option<u64>) -> String {
     free_bytes.map_or_else(String::new, |bytes| format!(", {bytes} are free"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_device_is_told_in_numbers_that_are_known() {
+        let text = |requested_bytes, free_bytes| {
+            Error::OutOfMemory { what: "buckets".to_owned(), requested_bytes, free_bytes }
+                .to_string()
+        };
+        assert_eq!(text(7, None), "out of device memory: buckets needs 7 bytes");
+        assert_eq!(text(7, Some(5)), "out of device memory: buckets needs 7 bytes, 5 are free");
+        let unknown = text(0, Some(5));
+        assert!(!unknown.contains("0 bytes") && unknown.contains("does not say"), "{unknown}");
+        assert!(unknown.ends_with(", 5 are free"), "{unknown}");
+    }
 }

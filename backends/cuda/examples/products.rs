@@ -49,9 +49,8 @@ fn check(call: &str, code: CUresult) -> Result<()> {
 
 fn main() -> Result<()> {
     let steps: u32 = std::env::args().nth(1).map_or(Ok(2_000), |steps| steps.parse())?;
-    let images = twinlock_cuda_kernels::images();
-    let image = images.iter().find(|(unit, _)| *unit == "bench");
-    let (_, image) = image.ok_or("there are no kernels: build with --features kernels")?;
+    let image = twinlock_cuda_kernels::bench_image();
+    let image = image.ok_or("there are no kernels: build with --features kernels")?;
     // SAFETY: asks whether the driver's library can be loaded.
     if !unsafe { sys::is_culib_present() } {
         return Err("there is no CUDA driver".into());

@@ -104,6 +104,10 @@ fn usable(
     if prohibited {
         return Err(format!("{model}: its compute mode is `prohibited` (see `nvidia-smi -q`)"));
     }
+    // Blocks are counted by them.
+    if card.sm_count == 0 {
+        return Err(format!("{model}: the driver says that it has no multiprocessors"));
+    }
     check_code(twinlock_cuda_kernels::images(), card).map_err(|why| format!("{model}: {why}"))?;
     let limit = settings.memory_bytes.unwrap_or(u64::MAX);
     let memory_bytes = card.memory_bytes.min(limit);
@@ -179,6 +183,9 @@ mod tests {
         };
         let reason = usable("cuda:0", &card, true, 13_000, &Settings::default());
         assert!(reason.expect_err("prohibited").contains("compute mode"));
+        let none = Card { sm_count: 0, ..Card::h200() };
+        let reason = usable("cuda:0", &none, false, 13_000, &Settings::default());
+        assert!(reason.expect_err("nothing runs there").contains("no multiprocessors"));
         // Without kernels there is nothing more to see.
         let (Ok(whole), Ok(small)) = (info(None), info(Some((1 << 30) + 100))) else {
             assert!(twinlock_cuda_kernels::images().is_empty());

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUresult, CUstream};
+use cudarc::driver::sys::{self, CUresult, CUstream};
 use twinlock_api::{DeviceInfo, Error, Result};
 
 use crate::card::Card;
@@ -12,7 +12,7 @@ use crate::context::{Context, Current};
 use crate::driver::{Meaning, Refusal};
 use crate::events::{EventPool, PooledEvent};
 use crate::faults::Faults;
-use crate::memory::{Allocation, Memory};
+use crate::memory::{Allocation, Memory, out_of_memory};
 use crate::modules::Modules;
 use crate::profile::Profile;
 use crate::streams::StreamPool;
@@ -82,11 +82,7 @@ impl Gpu {
     /// What a refusal means for the caller of `name`, a kernel or a call.
     pub(crate) fn failed(&self, name: &'static str, refusal: Refusal) -> Error {
         match refusal.meaning() {
-            Meaning::OutOfMemory => Error::OutOfMemory {
-                what: format!("the driver, for {name}"),
-                requested_bytes: 0,
-                free_bytes: None,
-            },
+            Meaning::OutOfMemory => no_room(name, refusal, free_bytes()),
             Meaning::Refused => Error::KernelFailed { name, reason: refusal.to_string() },
             Meaning::Lost => self.lose(refusal.to_string()),
         }
@@ -183,8 +179,35 @@ impl Drop for Gpu {
     }
 }
 
+/// What the driver reports as free of the current context's device, where it can.
+fn free_bytes() -> Option<u64> {
+    let (mut free, mut total) = (0usize, 0usize);
+    // SAFETY: writes two numbers.
+    let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    (code == CUresult::CUDA_SUCCESS).then_some(free as u64)
+}
+
+/// The driver has no room for what it needs itself to run `name`.
+fn no_room(name: &str, refusal: Refusal, free_bytes: Option<u64>) -> Error {
+    out_of_memory(&format!("{} of {name}", refusal.call), 0, free_bytes)
+}
+
 /// A wait for `what` that ended early.
 pub(crate) fn timed_out(what: &str, timeout: Duration) -> Error {
     let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     Error::Timeout { what: what.to_owned(), timeout_ms }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_without_room_tells_what_is_known() {
+        let code = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        let error = no_room("msm_fold_g1", Refusal { call: "cuLaunchKernel", code }, Some(123));
+        let text = error.to_string();
+        assert!(text.contains("cuLaunchKernel of msm_fold_g1"), "{text}");
+        assert!(text.contains("123 are free") && !text.contains("0 bytes"), "{text}");
+    }
 }

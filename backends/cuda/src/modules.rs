@@ -14,9 +14,6 @@ use crate::driver::{Refusal, check};
 /// Bytes of the driver's remarks on an image.
 const LOG_BYTES: usize = 8 << 10;
 
-/// The unit that measures arithmetic; no operation needs it.
-const BENCH_UNIT: &str = "bench";
-
 /// A loaded kernel.
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
@@ -50,7 +47,7 @@ impl Modules {
         images: &[(&'static str, &'static [u8])],
     ) -> Result<Self, String> {
         let mut modules = Self::default();
-        for (unit, image) in images.iter().filter(|(unit, _)| *unit != BENCH_UNIT) {
+        for (unit, image) in images {
             let functions = load_image(unit, image)?;
             for function in functions {
                 let loaded = describe(card, function).map_err(|refusal| refusal.to_string());

@@ -14,6 +14,12 @@ void phase(uint32_t threads, Phase each) {
 
 uint32_t div_up(uint64_t a, uint64_t b) { return uint32_t((a + b - 1) / b); }
 
+// The threads of as many blocks as `count` of them need.
+template <class Phase>
+void grid(uint64_t count, Phase each) {
+    phase(div_up(count, msm::THREADS) * msm::THREADS, each);
+}
+
 using namespace digits;
 
 // The block-wide prefix sums of `Scan`, then `write(sums, groups, thread)`.
@@ -25,40 +31,40 @@ void scan(const Scan &values, Write write) {
     phase(SCAN_THREADS, [&](uint32_t t) { write(sums.data(), groups.data(), t); });
 }
 
-void make_plan(const Shape &shape, uint32_t tables, uint32_t at_once, const char *scalars,
-               uint32_t *offsets, uint32_t *entries) {
-    const uint32_t windows = shape.num_windows;
-    std::vector<uint32_t> bin_counts(windows << shape.bin_bits);
-    std::vector<uint32_t> bin_starts(windows * (shape.num_bins() + 1));
-    std::vector<uint32_t> counts(size_t(windows) * shape.num_buckets());
-    std::vector<uint32_t> own_digits(shape.bin_bits == 0 ? windows * shape.stride : 0);
-    std::vector<Record> records(shape.bin_bits == 0 ? 0 : at_once * shape.stride);
-    uint32_t *digits = shape.bin_bits == 0 ? own_digits.data() : entries;
-    const void *from = shape.bin_bits == 0 ? static_cast<const void *>(digits) : records.data();
+// As the host launches them: `Shape` of ../../src/digits.rs.
+struct DigitsGrid {
+    uint32_t cut_blocks, cut_shared_bytes, tiles, chunks, at_once;
+};
+struct DigitsWork {
+    uint32_t *bin_counts, *bin_starts, *counts;
+    void *records;
+};
 
-    const Cut cut{shape, tables, scalars, digits, bin_counts.data()};
-    const uint32_t cut_blocks = 3;
-    for (uint32_t block = 0; block < cut_blocks; block++) {
-        std::vector<uint32_t> shared(bin_counts.size(), 0xdeadbeefu);
+void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, const char *scalars,
+               uint32_t *offsets, uint32_t *entries, const DigitsWork &work) {
+    const uint32_t windows = shape.num_windows, at_once = grid.at_once;
+    uint32_t *digits = shape.bin_bits == 0 ? static_cast<uint32_t *>(work.records) : entries;
+    Record *records = static_cast<Record *>(work.records);
+
+    const Cut cut{shape, tables, scalars, digits, work.bin_counts};
+    for (uint32_t block = 0; block < grid.cut_blocks; block++) {
+        std::vector<uint32_t> shared(grid.cut_shared_bytes / 4, 0xdeadbeefu);
         phase(CUT_THREADS, [&](uint32_t t) { cut.clear(shared.data(), t); });
-        phase(CUT_THREADS, [&](uint32_t t) { cut.cut(shared.data(), block, cut_blocks, t); });
+        phase(CUT_THREADS, [&](uint32_t t) { cut.cut(shared.data(), block, grid.cut_blocks, t); });
         phase(CUT_THREADS, [&](uint32_t t) { cut.publish(shared.data(), t); });
     }
     if (shape.bin_bits != 0) {
-        const BinStarts bins{shape, bin_counts.data(), bin_starts.data()};
+        const BinStarts bins{shape, work.bin_counts, work.bin_starts};
         for (uint32_t w = 0; w < windows; w++)
             scan(bins.scan(w), [&](const uint32_t *sums, const uint32_t *groups, uint32_t t) {
                 bins.write(sums, groups, w, t);
             });
     }
-    const uint32_t tiles = div_up(shape.len, PARTITION_THREADS * PARTITION_LEN);
-    const uint32_t chunks = div_up(shape.len, CHUNK);
     for (uint32_t first = 0; first < windows; first += at_once) {
         const uint32_t parts = windows - first < at_once ? windows - first : at_once;
         for (uint32_t part = 0; shape.bin_bits != 0 && part < parts; part++)
-            for (uint32_t tile = 0; tile < tiles; tile++) {
-                const Partition partition{shape, first, digits, bin_counts.data(),
-                                          records.data()};
+            for (uint32_t tile = 0; tile < grid.tiles; tile++) {
+                const Partition partition{shape, first, digits, work.bin_counts, records};
                 Partition::Shared shared;
                 std::vector<Partition::Registers> mine(PARTITION_THREADS);
                 phase(PARTITION_THREADS, [&](uint32_t t) { partition.clear(shared, t); });
@@ -68,10 +74,10 @@ void make_plan(const Shape &shape, uint32_t tables, uint32_t at_once, const char
                 phase(PARTITION_THREADS,
                       [&](uint32_t t) { partition.write(shared, mine[t], tile, part, t); });
             }
-        const Records source{shape, first, from, bin_starts.data()};
+        const Records source{shape, first, work.records, work.bin_starts};
         for (uint32_t part = 0; part < parts; part++)
-            for (uint32_t chunk = 0; chunk < chunks; chunk++) {
-                const Count count{source, counts.data()};
+            for (uint32_t chunk = 0; chunk < grid.chunks; chunk++) {
+                const Count count{source, work.counts};
                 LowCounts shared;
                 Records::Segment segment = source.first(part, chunk);
                 while (segment.begin < segment.end) {
@@ -83,7 +89,7 @@ void make_plan(const Shape &shape, uint32_t tables, uint32_t at_once, const char
                     segment = source.segment(part, chunk, segment.end, segment.bin);
                 }
             }
-        const Starts starts{source, counts.data(), offsets};
+        const Starts starts{source, work.counts, offsets};
         for (uint32_t part = 0; part < parts; part++)
             for (uint32_t bin = 0; bin < shape.num_bins(); bin++)
                 scan(starts.scan(part, bin),
@@ -91,8 +97,8 @@ void make_plan(const Shape &shape, uint32_t tables, uint32_t at_once, const char
                          starts.write(sums, groups, part, bin, t);
                      });
         for (uint32_t part = 0; part < parts; part++)
-            for (uint32_t chunk = 0; chunk < chunks; chunk++) {
-                const Place place{source, counts.data(), entries};
+            for (uint32_t chunk = 0; chunk < grid.chunks; chunk++) {
+                const Place place{source, work.counts, entries};
                 LowCounts shared;
                 std::vector<Place::Registers> mine(PLACE_THREADS);
                 Records::Segment segment = source.first(part, chunk);
@@ -110,77 +116,90 @@ void make_plan(const Shape &shape, uint32_t tables, uint32_t at_once, const char
     }
 }
 
+// As the host launches them: `Heads` of ../../src/msm.rs.
+struct HeadsWork {
+    uint32_t threads_of_wave, max_runs, num_folds;
+    const msm::Level *folds;
+    uint32_t *runs, *keys;
+    char *heads;
+};
+
 template <class F, bool HAS_TABLES>
-void fill_buckets(const msm::Plan &plan, const msm::Bases<HAS_TABLES> &bases, uint32_t resident,
-                  char *accumulator) {
+void fill_buckets(const msm::Plan &plan, const msm::Bases<HAS_TABLES> &bases, char *accumulator,
+                  const HeadsWork &work) {
     std::vector<uint32_t> counts;
     for (uint32_t w = 0; w < plan.num_windows; w++) counts.push_back(plan.count(w));
-    std::vector<uint32_t> words(plan.num_windows + 2);
-    const msm::Runs runs{words.data()};
-    runs.plan(counts.data(), plan.num_windows, resident);
-
-    // More than there are, as a launch has that knows only how many there may be.
-    std::vector<msm::Level> levels;
-    const uint32_t max_runs = runs.first(plan.num_windows) + 5;
-    uint32_t total = max_runs;
-    for (uint32_t in = max_runs, at = 0; in > 1;) {
-        const msm::Level level{in, levels.empty() ? 2u : 3u, at, at + in};
-        levels.push_back(level);
-        at += in;
-        in = level.runs_out();
-        total += in;
-    }
-    std::vector<uint32_t> keys(total, 0xdeadbeefu);
-    std::vector<Xyzz<F>> heads(total);
-    const msm::Sums sums{accumulator, reinterpret_cast<char *>(heads.data()), keys.data()};
-    phase(max_runs + 3, [&](uint32_t t) {
-        msm::accumulate<F>(plan, runs, bases, sums, max_runs, t);
+    const msm::Runs runs{work.runs};
+    runs.plan(counts.data(), plan.num_windows, work.threads_of_wave);
+    const msm::Sums sums{accumulator, work.heads, work.keys};
+    grid(work.max_runs, [&](uint32_t t) {
+        msm::accumulate<F>(plan, runs, bases, sums, work.max_runs, t);
     });
-    for (const msm::Level &level : levels)
-        phase(level.runs_out() + 3, [&](uint32_t t) { msm::fold<Called<F>>(sums, level, t); });
+    for (uint32_t i = 0; i < work.num_folds; i++)
+        grid(work.folds[i].runs_out(),
+             [&](uint32_t t) { msm::fold<Called<F>>(sums, work.folds[i], t); });
 }
 
-// `Sum` is what F is where buckets are summed.
-template <class F, class Sum>
-void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator, char *windows) {
-    constexpr uint32_t THREADS = 16;
-    using Weigh = msm::Weigh<Called<F>, THREADS>;
-    std::vector<Xyzz<F>> sums(num_windows * lines.num_points());
-    phase(uint32_t(sums.size()) + 3, [&](uint32_t t) {
-        const msm::Lines none{lines.rows, lines.columns, 0, 0};
-        msm::sum<Sum>(none, lines, num_windows, accumulator, reinterpret_cast<char *>(sums.data()),
-                    t);
-    });
-    while (lines.row_parts > 1 || lines.column_parts > 1) {
-        msm::Lines out = lines;
-        out.row_parts = lines.row_parts > 4 ? lines.row_parts / 4 : 1;
-        out.column_parts = lines.column_parts > 4 ? lines.column_parts / 4 : 1;
-        std::vector<Xyzz<F>> fewer(num_windows * out.num_points());
-        phase(uint32_t(fewer.size()) + 3, [&](uint32_t t) {
-            msm::sum<Sum>(lines, out, num_windows, reinterpret_cast<const char *>(sums.data()),
-                        reinterpret_cast<char *>(fewer.data()), t);
-        });
-        sums = fewer;
-        lines = out;
-    }
-    std::vector<Xyzz<Called<F>>> weighed(2 * num_windows);
+template <class F, uint32_t T>
+void weigh_windows(const msm::Lines &lines, uint32_t num_windows, const char *sums,
+                   char *weighed) {
+    using Weigh = msm::Weigh<Called<F>, T>;
     for (uint32_t block = 0; block < 2 * num_windows; block++) {
-        const Weigh weigh{lines, reinterpret_cast<const char *>(sums.data()), block / 2,
-                          block % 2 == 0};
+        const Weigh weigh{lines, sums, block / 2, block % 2 == 0};
         typename Weigh::Shared shared;
-        std::vector<typename Weigh::Registers> mine(THREADS);
-        phase(THREADS, [&](uint32_t t) { weigh.begin(shared, mine[t], t); });
+        std::vector<typename Weigh::Registers> mine(T);
+        phase(T, [&](uint32_t t) { weigh.begin(shared, mine[t], t); });
         for (uint32_t i = 0; i < weigh.num_steps(); i++) {
             const typename Weigh::Step step = weigh.step(i);
-            phase(THREADS, [&](uint32_t t) { weigh.read(shared, mine[t], step, t); });
-            phase(THREADS, [&](uint32_t t) { weigh.add(shared, mine[t], step, t); });
+            phase(T, [&](uint32_t t) { weigh.read(shared, mine[t], step, t); });
+            phase(T, [&](uint32_t t) { weigh.add(shared, mine[t], step, t); });
         }
-        weighed[block] = Xyzz<Called<F>>::load(shared.points);
+        Xyzz<Called<F>>::load(shared.points).store(msm::point_at<Called<F>>(weighed, block));
     }
-    phase(num_windows + 3, [&](uint32_t t) {
-        msm::finish<Called<F>>(reinterpret_cast<const char *>(weighed.data()), windows, num_windows,
-                       lines.columns, t);
+}
+
+// `Sum` is what F is where buckets are summed. `levels` as `Lines` of ../../src/msm.rs; few threads
+// weigh, or as many as on a device.
+template <class F, class Sum, uint32_t WEIGH_THREADS>
+void sum_windows(const msm::Lines *levels, uint32_t num_levels, uint32_t num_windows, bool few,
+                 const char *accumulator, char *scratch, char *windows) {
+    const char *points = accumulator;
+    msm::Lines in{levels->rows, levels->columns, 0, 0};
+    for (uint32_t level = 0; level < num_levels; level++) {
+        const msm::Lines &out = levels[level];
+        const uint64_t count = uint64_t(num_windows) * out.num_points();
+        grid(count, [&](uint32_t t) {
+            msm::sum<Sum>(in, out, num_windows, points, scratch, t);
+        });
+        points = scratch;
+        scratch = msm::point_at<F>(scratch, count);
+        in = out;
+    }
+    if (few)
+        weigh_windows<F, 16>(in, num_windows, points, scratch);
+    else
+        weigh_windows<F, WEIGH_THREADS>(in, num_windows, points, scratch);
+    grid(num_windows, [&](uint32_t t) {
+        msm::finish<Called<F>>(scratch, windows, num_windows, in.columns, t);
     });
+}
+
+// Ends of what is addressed, in words but for records: those of each part's last window and bin.
+// Nothing is read.
+void ends(const Shape &shape, uint64_t *out) {
+    const uint32_t last = shape.num_windows - 1;
+    uint32_t *const none = nullptr;
+    const auto words = [](const void *at) { return reinterpret_cast<uintptr_t>(at) / 4; };
+    const BinStarts bins{shape, none, none};
+    const Scan scan = bins.scan(last);
+    const Records records{shape, last, nullptr, none};
+    const Scan low = Starts{records, none, none}.scan(0, shape.num_bins() - 1);
+    const msm::Plan plan{none, none, shape.num_windows, shape.num_buckets(), shape.len,
+                         shape.stride};
+    out[0] = words(scan.values) + scan.len;
+    out[1] = words(records.starts(0)) + shape.num_bins() + 1;
+    out[2] = words(low.values) + low.len;
+    out[3] = words(plan.table(last)) + shape.num_buckets() + 1;
 }
 
 }  // namespace
@@ -188,22 +207,51 @@ void sum_windows(msm::Lines lines, uint32_t num_windows, const char *accumulator
 extern "C" {
 
 void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t bin_bits,
-                          uint32_t len, uint64_t stride, uint32_t tables, uint32_t at_once,
-                          const void *scalars, uint32_t *offsets, uint32_t *entries) {
+                          uint32_t len, uint64_t stride, uint32_t tables, const uint32_t *grid,
+                          const void *scalars, uint32_t *offsets, uint32_t *entries,
+                          uint32_t *bin_counts, uint32_t *bin_starts, uint32_t *counts,
+                          void *records) {
     const Shape shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits, len, stride};
-    make_plan(shape, tables, at_once, static_cast<const char *>(scalars), offsets, entries);
+    make_plan(shape, tables, DigitsGrid{grid[0], grid[1], grid[2], grid[3], grid[4]},
+              static_cast<const char *>(scalars), offsets, entries,
+              DigitsWork{bin_counts, bin_starts, counts, records});
 }
 
-#define TWINLOCK_MSM(group, F, Sum)                                                         \
+void twinlock_cuda_digits_ends(uint32_t window_bits, uint32_t num_windows, uint32_t bin_bits,
+                               uint32_t len, uint64_t stride, uint64_t *out) {
+    ends(Shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits, len, stride}, out);
+}
+
+// How many runs a plan of these counts has.
+uint32_t twinlock_cuda_msm_runs(const uint32_t *counts, uint32_t num_windows, uint32_t threads,
+                                uint32_t *words) {
+    const msm::Runs runs{words};
+    runs.plan(counts, num_windows, threads);
+    return runs.first(num_windows);
+}
+
+// The points that a partial sum reads, the first and the last, and the place that it writes.
+void twinlock_cuda_msm_part(uint32_t num_parts_in, const uint32_t *in, const uint32_t *out,
+                            uint32_t window, uint32_t at, uint64_t *found) {
+    const msm::Lines lines_in{in[0], in[1], in[2], in[3]}, lines{out[0], out[1], out[2], out[3]};
+    const msm::Part part = num_parts_in == 0
+                               ? msm::part_of_buckets(lines, window, at)
+                               : msm::part_of_parts(lines_in, lines, window, at);
+    found[0] = part.first;
+    found[1] = part.first + uint64_t(part.count - 1) * part.step;
+    found[2] = part.place;
+}
+
+#define TWINLOCK_MSM(group, F, Sum, WEIGH_THREADS)                                          \
     void twinlock_cuda_msm_accumulate_##group(                                              \
         const uint32_t *offsets, const uint32_t *entries, uint32_t num_windows,             \
         uint32_t num_buckets, uint32_t len, uint64_t stride, const void *bases,             \
         const uint32_t *indices, uint32_t base_first, uint32_t num_bases, uint32_t tables,  \
-        uint32_t resident, void *accumulator) {                                             \
+        void *accumulator, const HeadsWork *work) {                                         \
         const msm::Plan plan{offsets, entries, num_windows, num_buckets, len, stride};      \
         const char *points = static_cast<const char *>(bases);                              \
         const auto fill = [&](const auto &by_scalar) {                                      \
-            fill_buckets<F>(plan, by_scalar, resident, static_cast<char *>(accumulator));   \
+            fill_buckets<F>(plan, by_scalar, static_cast<char *>(accumulator), *work);      \
         };                                                                                  \
         if (tables == 1)                                                                    \
             fill(msm::Bases<false>{points, indices, base_first, num_bases, len, 1, 0});     \
@@ -211,15 +259,16 @@ void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t b
             fill(msm::Bases<true>{points, indices, base_first, num_bases, len / tables,     \
                                   tables, num_bases});                                      \
     }                                                                                       \
-    void twinlock_cuda_msm_reduce_##group(uint32_t num_windows, uint32_t rows,              \
-                                          uint32_t columns, uint32_t row_parts,             \
-                                          uint32_t column_parts, const void *accumulator,   \
+    void twinlock_cuda_msm_reduce_##group(const msm::Lines *levels, uint32_t num_levels,    \
+                                          uint32_t num_windows, uint32_t few,               \
+                                          const void *accumulator, void *scratch,           \
                                           void *windows) {                                  \
-        sum_windows<F, Sum>(msm::Lines{rows, columns, row_parts, column_parts},             \
-                            num_windows, static_cast<const char *>(accumulator),            \
-                            static_cast<char *>(windows));                                  \
+        sum_windows<F, Sum, WEIGH_THREADS>(levels, num_levels, num_windows, few != 0,       \
+                                           static_cast<const char *>(accumulator),          \
+                                           static_cast<char *>(scratch),                    \
+                                           static_cast<char *>(windows));                   \
     }
 
-TWINLOCK_MSM(g1, Fp, Fp)
-TWINLOCK_MSM(g2, Fp2, Called<Fp2>)
+TWINLOCK_MSM(g1, Fp, Fp, msm::G1_WEIGH_THREADS)
+TWINLOCK_MSM(g2, Fp2, Called<Fp2>, msm::G2_WEIGH_THREADS)
 }

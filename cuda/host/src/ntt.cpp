@@ -68,14 +68,15 @@ void twinlock_cuda_ntt_tables(char *tables) {
     for (uint32_t i = 0; i < TABLES_LEN; i++) table_entry(i).store(tables + 32 * size_t(i));
 }
 
-void twinlock_cuda_ntt_pass(uint32_t blocks, uint32_t threads, uint32_t shared_bytes, char *data,
-                            const char *tables, const uint32_t *words, const void *factors) {
+void twinlock_cuda_ntt_pass(uint32_t first, uint32_t end, uint32_t threads, uint32_t shared_bytes,
+                            char *data, const char *tables, const uint32_t *words,
+                            const void *factors) {
     const Pass pass{data, tables, words[0], words[1], words[2], words[3], words[4], words[5]};
     const char *factor = static_cast<const char *>(factors);
     const Fr scale = Fr::load(factor);
     const Known w[3] = {Known::load(factor + 32), Known::load(factor + 96),
                         Known::load(factor + 160)};
-    for (uint32_t tile = 0; tile < blocks; tile++) {
+    for (uint32_t tile = first; tile < end; tile++) {
         // What is not written first shows.
         Block block{std::vector<Quad>(shared_bytes / 16, Quad{{~0u, ~0u, ~0u, ~0u}}),
                     std::vector<Fr>(8 * threads), threads};
@@ -89,10 +90,10 @@ void twinlock_cuda_ntt_tiny(char *data, const char *tables, const uint32_t *word
     tiny(pass, Fr::load(factors));
 }
 
-void twinlock_cuda_ntt_reverse(uint32_t blocks, char *data, const uint32_t *words) {
+void twinlock_cuda_ntt_reverse(uint32_t first, uint32_t end, char *data, const uint32_t *words) {
     std::vector<Quad> shared(Reversal::SHARED_BYTES / 16);
     char *memory = reinterpret_cast<char *>(shared.data());
-    for (uint32_t tile = 0; tile < blocks; tile++) {
+    for (uint32_t tile = first; tile < end; tile++) {
         const Reversal reversal{data, words[0], tile};
         if (reversal.idle()) continue;
         for (uint32_t i = 0; i < Reversal::THREADS; i++) reversal.read(memory, i);

@@ -13,6 +13,9 @@ use twinlock_conformance::oracle::{
 };
 use twinlock_cuda_host::field::{Fr, Limbs};
 use twinlock_cuda_host::msm::{BaseOf, Msm, Plan};
+use twinlock_cuda_kernels::digits::Shape;
+use twinlock_cuda_kernels::msm::{Lines, resident, threads_of_wave};
+use twinlock_cuda_kernels::sizes::msm::{G1_BLOCKS_PER_SM, G2_BLOCKS_PER_SM};
 
 const SIGN: u32 = 1 << 31;
 const NO_BASE: u32 = u32::MAX;
@@ -56,12 +59,13 @@ fn check_plan(plan: &Plan, scalars: &[Scalar]) {
     let mut sums = vec![Scalar::ZERO; scalars.len()];
     for window in 0..plan.num_windows() {
         let weight = |table: usize| {
-            power_of_two(plan.window_bits * window as u32 + plan.shift_bits() * table as u32)
+            power_of_two(plan.shape.window_bits * window as u32 + plan.shift_bits() * table as u32)
         };
         let table = &plan.offsets[window * (plan.num_buckets() + 1)..][..plan.num_buckets() + 1];
-        let entries = &plan.entries[window * plan.stride..][..plan.stride];
+        let stride = plan.shape.stride as usize;
+        let entries = &plan.entries[window * stride..][..stride];
         assert_eq!(table[0], 0);
-        let mut seen = vec![false; plan.tables as usize * scalars.len()];
+        let mut seen = vec![false; plan.shape.tables as usize * scalars.len()];
         for (bucket, bounds) in table.windows(2).enumerate() {
             for entry in &entries[bounds[0] as usize..bounds[1] as usize] {
                 let index = (entry & !SIGN) as usize;
@@ -133,6 +137,30 @@ fn plans_of_many_chunks() {
     }
 }
 
+/// Shapes, workspaces and grids as the backend has them, with room for more scalars or without.
+#[test]
+fn plans_as_the_backend_makes_them() {
+    let mut rng = rng();
+    for (window_bits, tables, max_len, len, sm_count) in [
+        (2, 1, 1, 1, 1),
+        (5, 1, 64, 63, 1),
+        (9, 2, 8193, 8192, 2),
+        (10, 1, 16_385, 16_384, 132),
+        (11, 1, 9000, 300, 1),
+        (12, 1, 8193, 8193, 132),
+        (13, 3, 5462, 5462, 132),
+        (16, 1, 1000, 0, 132),
+        (16, 16, 600, 599, 132),
+        (20, 1, 130, 129, 1),
+    ] {
+        let mut scalars = edges(window_bits);
+        scalars.truncate(len);
+        scalars.resize_with(len, || Scalar::random(&mut rng));
+        let shape = Shape::new(window_bits, tables, max_len).expect("a shape");
+        check_plan(&Plan::of(&shape, &encode_scalars(&scalars), sm_count), &scalars);
+    }
+}
+
 /// The MSM by one plan.
 fn msm<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
     scalars: &[Scalar],
@@ -166,7 +194,16 @@ fn msm_by_tables<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
 }
 
 fn sum<C: CurveOracle, S: Msm>(accumulator: &[S], window_bits: u32, fan: u32) -> C::Point {
-    let windows = S::reduce(window_bits, accumulator, fan);
+    sum_by::<C, S>(&Lines::levels_by(fan, window_bits), accumulator, window_bits, true)
+}
+
+fn sum_by<C: CurveOracle, S: Msm>(
+    levels: &[Lines],
+    accumulator: &[S],
+    window_bits: u32,
+    few: bool,
+) -> C::Point {
+    let windows = S::reduce(levels, accumulator, few);
     let bytes: Vec<u8> = windows.iter().flat_map(|word| word.to_le_bytes()).collect();
     combine::<C>(&C::decode_jacobian(&bytes).expect("points"), window_bits)
 }
@@ -335,4 +372,33 @@ fn buckets_count_by_their_number() {
             assert_eq!(found, point * scalar, "bucket {bucket} of {num_buckets}");
         }
     }
+}
+
+/// Runs, folds and sums as the backend launches them on cards of few multiprocessors.
+fn as_on_cards<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(blocks_per_sm: u32) {
+    let mut rng = rng();
+    for (len, window_bits, sm_count) in [(700, 4, 1), (900, 7, 2), (400, 11, 1)] {
+        let known = known_bases::<C>(len, &mut rng);
+        let bases: Vec<_> = known.points.iter().map(|base| limbs(&C::encode(base))).collect();
+        let scalars: Vec<_> = (0..len).map(|_| Scalar::random(&mut rng)).collect();
+        let shape = Shape::new(window_bits, 1, 1000).expect("a shape");
+        let plan = Plan::of(&shape, &encode_scalars(&scalars), sm_count);
+        let resident = resident(sm_count, blocks_per_sm);
+        let mut accumulator = vec![S::EMPTY; plan.num_windows() * plan.num_buckets()];
+        let threads = threads_of_wave(resident) as u32;
+        S::accumulate(&plan, &bases, BaseOf::Offset(0), threads, &mut accumulator);
+        let levels = Lines::levels(resident, &shape);
+        let found = sum_by::<C, S>(&levels, &accumulator, window_bits, false);
+        assert_eq!(found, msm_by_logs::<C>(&scalars, &known.logs), "{len} of {window_bits} bits");
+    }
+}
+
+#[test]
+fn as_on_cards_g1() {
+    as_on_cards::<oracle::G1, Limbs<48>, 24>(G1_BLOCKS_PER_SM);
+}
+
+#[test]
+fn as_on_cards_g2() {
+    as_on_cards::<oracle::G2, Limbs<96>, 48>(G2_BLOCKS_PER_SM);
 }

@@ -2,8 +2,9 @@
 
 use twinlock_api::op::BaseTables;
 use twinlock_api::{Group, Result};
+use twinlock_cuda_kernels::sizes::normalize::THREADS;
 
-use super::fixed_base::{THREADS, blocks};
+use super::fixed_base::blocks;
 use crate::launcher::{Arg, Launcher};
 
 pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &BaseTables) -> Result<()> {

@@ -3,11 +3,9 @@
 use twinlock_api::layout::{FR_BYTES, INDEX_BYTES};
 use twinlock_api::op::{Convert, Gather, Vector, VectorKind};
 use twinlock_api::{Error, Result};
+use twinlock_cuda_kernels::sizes::elements::THREADS;
 
 use crate::launcher::{Arg, Launcher};
-
-/// Threads of a block, one element each, as the kernels have it.
-const THREADS: u32 = 128;
 
 /// Blocks for `len` elements, one a thread.
 ///

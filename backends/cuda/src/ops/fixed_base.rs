@@ -2,11 +2,9 @@
 
 use twinlock_api::op::FixedBase;
 use twinlock_api::{Error, Group, Result};
+use twinlock_cuda_kernels::sizes::normalize::THREADS;
 
 use crate::launcher::{Arg, Launcher};
-
-/// Threads of a block, one point each: `normalize::THREADS` of the kernels.
-pub(super) const THREADS: u32 = 128;
 
 /// Blocks for so many points.
 pub(super) fn blocks(what: &str, len: u64) -> Result<u32> {

@@ -2,11 +2,9 @@
 
 use twinlock_api::op::{DecodePoints, PointCheck};
 use twinlock_api::{Group, Result};
+use twinlock_cuda_kernels::sizes::points::THREADS;
 
 use crate::launcher::{Arg, Launcher};
-
-/// Threads of a block, one point each, as the kernels have it.
-const THREADS: u32 = 128;
 
 pub(crate) fn decode(launcher: &mut Launcher<'_>, op: &DecodePoints) -> Result<()> {
     let kernel = match op.group() {
