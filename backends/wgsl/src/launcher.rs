@@ -225,13 +225,7 @@ impl<'g> Launcher<'g> {
             return Ok(());
         }
         if word == 0 {
-            for Piece { buffer, start_bytes, len_bytes } in target.pieces() {
-                let part = self.part();
-                part.pass = None;
-                part.encoder.clear_buffer(buffer, start_bytes, Some(len_bytes));
-                self.count()?;
-            }
-            return Ok(());
+            return target.pieces().into_iter().try_for_each(|piece| self.clear(piece));
         }
         for start in (0..len_bytes).step_by(BYTES_PER_DISPATCH as usize) {
             let target = target.slice(start, BYTES_PER_DISPATCH.min(len_bytes - start))?;
@@ -239,6 +233,17 @@ impl<'g> Launcher<'g> {
             self.dispatch(&element::FILL, &[target], &[words, word], groups)?;
         }
         Ok(())
+    }
+
+    /// Zeroes a piece of a buffer, a multiple of 4 bytes.
+    ///
+    /// # Errors
+    /// `KernelFailed` with the API's words.
+    pub(crate) fn clear(&mut self, piece: Piece<'_>) -> Result<()> {
+        let part = self.part();
+        part.pass = None;
+        part.encoder.clear_buffer(piece.buffer, piece.start_bytes, Some(piece.len_bytes));
+        self.count()
     }
 
     /// Words of `len_bytes`, and the workgroups for them.

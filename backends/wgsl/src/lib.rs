@@ -31,6 +31,8 @@ mod profile;
 mod settings;
 mod split;
 mod staging;
+#[cfg(test)]
+mod testing;
 mod timeline;
 mod worker;
 

@@ -86,6 +86,11 @@ impl Timeline {
         self.state().lost.as_ref().map_or(Ok(()), |reason| Err(lost(reason)))
     }
 
+    /// Fails if the device has been let go of: nothing pushed now would be submitted.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.state().stopping { Err(lost("it has been closed")) } else { Ok(()) }
+    }
+
     /// Whether everything up to `ticket` has run.
     pub(crate) fn is_complete(&self, ticket: u64) -> Result<bool> {
         let state = self.state();
