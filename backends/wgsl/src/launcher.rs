@@ -9,10 +9,8 @@ use twinlock_shaders::kernels::element;
 use crate::chunks::{BoundView, Buffers, Piece};
 use crate::gpu::{Gpu, Scopes, words};
 use crate::profile::PartProfile;
+use crate::steps::{Steps, pieces};
 use crate::timeline::{MAX_DISPATCHES, Part};
-
-/// Bytes that one dispatch fills or copies: a kernel counts words, and none may run into a watchdog.
-const BYTES_PER_DISPATCH: u64 = 1 << 32;
 
 /// Encodes the commands of one operation: dispatches, clears and copies, which run in this order.
 /// Errors of the API show when the operation is finished, and poison its stream.
@@ -54,6 +52,11 @@ impl<'g> Launcher<'g> {
     /// The device's limits.
     pub(crate) const fn limits(&self) -> &wgpu::Limits {
         &self.gpu.limits
+    }
+
+    /// How much one dispatch does.
+    pub(crate) const fn steps(&self) -> Steps {
+        self.gpu.steps
     }
 
     /// A view of one of the operation's regions, to bind.
@@ -227,8 +230,8 @@ impl<'g> Launcher<'g> {
         if word == 0 {
             return target.pieces().into_iter().try_for_each(|piece| self.clear(piece));
         }
-        for start in (0..len_bytes).step_by(BYTES_PER_DISPATCH as usize) {
-            let target = target.slice(start, BYTES_PER_DISPATCH.min(len_bytes - start))?;
+        for (start, len_bytes) in pieces(len_bytes, self.steps().bytes) {
+            let target = target.slice(start, len_bytes)?;
             let (words, groups) = self.word_groups(target.len_bytes())?;
             self.dispatch(&element::FILL, &[target], &[words, word], groups)?;
         }
@@ -265,8 +268,7 @@ impl<'g> Launcher<'g> {
             return Ok(());
         }
         if source.view.region() == target.view.region() {
-            for start in (0..len_bytes).step_by(BYTES_PER_DISPATCH as usize) {
-                let len_bytes = BYTES_PER_DISPATCH.min(len_bytes - start);
+            for (start, len_bytes) in pieces(len_bytes, self.steps().bytes) {
                 let views = [source.slice(start, len_bytes)?, target.slice(start, len_bytes)?];
                 let (words, groups) = self.word_groups(len_bytes)?;
                 self.dispatch(&element::COPY, &views, &[words], groups)?;

@@ -31,6 +31,7 @@ mod profile;
 mod settings;
 mod split;
 mod staging;
+mod steps;
 #[cfg(test)]
 mod testing;
 mod timeline;
@@ -40,4 +41,5 @@ pub use adapters::is_software;
 pub use backend::WgslBackend;
 #[doc(hidden)]
 pub use faults::Faults;
+pub use steps::Steps;
 pub use twinlock_shaders::Arithmetic;

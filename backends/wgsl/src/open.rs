@@ -84,6 +84,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         params: ParamPool::new(&device, &limits),
         pipelines: Pipelines::new(&device, cache_file.as_deref()),
         chunks: Chunks::new(&limits, settings),
+        steps: settings.steps,
         #[cfg(not(target_vendor = "apple"))]
         portable: settings.portable,
         immediate_bytes: limits.max_immediate_size,

@@ -1,6 +1,6 @@
 //! The suite on this backend's devices, each in three ways: with the arithmetic that it chooses
 //! itself; as one without 64-bit integers and without what Vulkan alone has (`narrow`); and as one
-//! with tiny buffers and bindings (`chunks`).
+//! with tiny buffers and bindings, and with dispatches that do little (`chunks`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,15 @@ use libtest_mimic::Arguments;
 use twinlock_api::op::Fill;
 use twinlock_api::{Backend, Device, Discovered, Op, OpenOptions, Result};
 use twinlock_conformance::{Candidate, run_candidates};
-use twinlock_wgsl::{Arithmetic, Faults, WgslBackend};
+use twinlock_wgsl::{Arithmetic, Faults, Steps, WgslBackend};
 
 fn main() {
     let own = WgslBackend::default();
     // Views cross from one buffer into the next, and are longer than a binding. Lavapipe has 32
     // bindings, four parts for each of the seven of an MSM, so those get larger ones.
-    let chunks = own.with_chunks(2 << 20, 1 << 20);
-    let msm_chunks = own.with_chunks(4 << 20, 2 << 20);
+    let small = own.with_steps(STEPS);
+    let chunks = small.with_chunks(2 << 20, 1 << 20);
+    let msm_chunks = small.with_chunks(4 << 20, 2 << 20);
     let candidates = vec![
         candidate(own),
         candidate(own.with_arithmetic(Arithmetic::Narrow).portable()).labelled("narrow"),
@@ -25,6 +26,10 @@ fn main() {
     ];
     run_candidates(candidates, &Arguments::from_args()).exit()
 }
+
+/// Operations take several dispatches; MSMs over the longest views several for each window, those
+/// over a thousand points one for some windows.
+const STEPS: Steps = Steps { points: 200, scalars: 1000, additions: 1 << 12, bytes: 1 << 16 };
 
 /// MSMs over views in several parts: those that are long enough, but for the widest windows, whose
 /// buckets take more parts than lavapipe can bind. What G1 shows need not be shown by G2, whose

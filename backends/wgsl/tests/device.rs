@@ -10,7 +10,7 @@ use twinlock_api::{
 };
 use twinlock_conformance::harness::first_device;
 use twinlock_conformance::on_first_device;
-use twinlock_wgsl::{Faults, WgslBackend};
+use twinlock_wgsl::{Faults, Steps, WgslBackend};
 
 const SOON: Duration = Duration::from_secs(120);
 const SIZE_BYTES: u64 = 1 << 16;
@@ -68,6 +68,7 @@ fn main() {
         a_setting_bounds_the_regions,
         waits_end_with_their_timeout_and_the_work_still_runs,
         long_queues_keep_their_order,
+        fills_and_copies_in_steps,
         dropped_with_work_enqueued,
         a_refused_command_is_a_failed_kernel,
     ];
@@ -290,6 +291,30 @@ fn long_queues_keep_their_order() {
     let mut expected = vec![0; 2048];
     expected.extend(1500u32.to_le_bytes().repeat(512));
     assert_eq!(bytes(&*device, a).expect("reads"), expected);
+}
+
+/// What takes several dispatches, the last a short one.
+fn fills_and_copies_in_steps() {
+    let steps = Steps { bytes: 4096, ..Steps::default() };
+    let (device, _) = open_with(WgslBackend::default().with_steps(steps));
+    let region = work(&*device, 64 << 10);
+    let view = |start, len| region.view("part", start, len).expect("view");
+    let stream = device.create_stream("stream").expect("stream");
+    let enqueue = |op| device.enqueue(stream, &op).expect("enqueue");
+    enqueue(Op::Fill(Fill::new(view(0, 64 << 10), 1)));
+    for (start, word) in [(8192, 2), (12_288, 3), (16_384, 4)] {
+        enqueue(Op::Fill(Fill::new(view(start, 4096), word)));
+    }
+    enqueue(Op::Copy(Copy::new(view(8192, 10_000), view(32_768, 10_000)).expect("op")));
+    device.synchronize(&device.record(stream).expect("event"), SOON).expect("done");
+    let mut expected = [1u32; 16 << 10];
+    for start in [8192, 32_768] {
+        for (at, words) in expected[start / 4..][..2500].chunks_mut(1024).enumerate() {
+            words.fill(at as u32 + 2);
+        }
+    }
+    expected[(8192 + 10_000) / 4..(16_384 + 4096) / 4].fill(4);
+    assert_eq!(bytes(&*device, region).expect("reads"), bytemuck::cast_slice::<_, u8>(&expected));
 }
 
 /// A device goes with work enqueued: the work ends first, and nothing hangs.
