@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use twinlock_api::layout::FR_BYTES;
 use twinlock_api::{DeviceInfo, Discovered};
+use twinlock_shaders::Arithmetic;
 use twinlock_shaders::kernels::ntt;
 
 use crate::budget;
@@ -118,6 +119,11 @@ fn usable(
     let software = adapter_info.device_type == wgpu::DeviceType::Cpu;
     let model = format!("{}{}", adapter_info.name, if software { SOFTWARE } else { "" });
     check(&limits, flags).map_err(|reason| format!("{model}: {reason}"))?;
+    let int64 = adapter.features().contains(wgpu::Features::SHADER_INT64);
+    if settings.arithmetic.is_some_and(Arithmetic::needs_int64) && !int64 {
+        let reason = "wide or sparse arithmetic is asked for, but its shaders have no u64";
+        return Err(format!("{model}: {reason}"));
+    }
     let driver = [&*adapter_info.driver, &*adapter_info.driver_info]
         .into_iter()
         .filter(|text| !text.is_empty())

@@ -62,10 +62,6 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     let software = adapter_info.device_type == wgpu::DeviceType::Cpu;
     let wide = features.contains(wgpu::Features::SHADER_INT64);
     let arithmetic = match settings.arithmetic {
-        Some(arithmetic) if arithmetic.needs_int64() && !wide => {
-            let message = "wide or sparse arithmetic is asked for, but its shaders have no u64";
-            return Err(Error::Unsupported(format!("{}: {message}", info.name)));
-        }
         Some(arithmetic) => arithmetic,
         None if !wide => Arithmetic::Narrow,
         None if software => Arithmetic::Wide,

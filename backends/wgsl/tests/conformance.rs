@@ -1,5 +1,6 @@
-//! The suite on this backend's devices, each in three ways: with the arithmetic that it chooses
-//! itself; as one without 64-bit integers and without what Vulkan alone has (`narrow`); and as one
+//! The suite on this backend's devices, each in four ways: with the arithmetic that it chooses
+//! itself; as one without 64-bit integers and without what Vulkan alone has (`narrow`); with the
+//! third arithmetic, as far as that compiles soon (`sparse`); and as one
 //! with tiny buffers and bindings, and with dispatches that do little (`chunks`).
 
 use std::collections::HashMap;
@@ -18,13 +19,31 @@ fn main() {
     let small = own.with_steps(STEPS);
     let chunks = small.with_chunks(2 << 20, 1 << 20);
     let msm_chunks = small.with_chunks(4 << 20, 2 << 20);
-    let candidates = vec![
+    let sparse = own.with_arithmetic(Arithmetic::Sparse);
+    let mut candidates = vec![
         candidate(own),
         candidate(own.with_arithmetic(Arithmetic::Narrow).portable()).labelled("narrow"),
         candidate(chunks).labelled("chunks").with_trials(|trial| !trial.starts_with("msm_")),
         candidate(msm_chunks).labelled("msm chunks").with_trials(crosses),
     ];
+    if sparse.discover().iter().any(|found| found.usable.is_ok()) {
+        candidates.push(candidate(sparse).labelled("sparse").with_trials(once));
+    }
     run_candidates(candidates, &Arguments::from_args()).exit()
+}
+
+/// Trials that launch every kernel over Fr and of G1, and those that decode points. The kernels of
+/// G2's MSMs compile slowly: `twinlock_shaders` tests most of them, and what all are made of.
+fn once(trial: &str) -> bool {
+    const SMALL: [&str; 5] = [
+        "buffers::gather",
+        "ntt::every_order",
+        "vector::edge_pairs",
+        "msm_g1::opposite_points",
+        "msm_g1::indexed",
+    ];
+    SMALL.contains(&trial)
+        || ["convert::", "decode_points_"].iter().any(|group| trial.starts_with(group))
 }
 
 /// Operations take several dispatches; MSMs over the longest views several for each window, those
