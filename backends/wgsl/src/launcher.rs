@@ -8,6 +8,7 @@ use twinlock_shaders::kernels::element;
 
 use crate::chunks::{BoundView, Buffers, Piece};
 use crate::gpu::{Gpu, Scopes, words};
+use crate::params::Params;
 use crate::profile::PartProfile;
 use crate::steps::{Steps, pieces};
 use crate::timeline::{MAX_DISPATCHES, Part};
@@ -28,7 +29,7 @@ struct OpenPart {
     // Dropped in this order: a pass ends before its encoder.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: wgpu::CommandEncoder,
-    params: Option<(wgpu::Buffer, Vec<u8>)>,
+    params: Option<Params>,
     dispatches: u32,
     profile: Option<PartProfile>,
     scopes: Scopes,
@@ -156,8 +157,7 @@ impl<'g> Launcher<'g> {
         let part = self.part();
         let mut slot = None;
         if !kernel.immediates {
-            let (buffer, bytes) =
-                part.params.get_or_insert_with(|| (gpu.params.take(&gpu.device), Vec::new()));
+            let Params { buffer, bytes, .. } = part.params.get_or_insert_with(|| gpu.params.take());
             let start = bytes.len();
             bytes.extend_from_slice(bytemuck::cast_slice(&words));
             bytes.resize(start + gpu.params.slot_bytes() as usize, 0);
@@ -337,12 +337,11 @@ impl<'g> Launcher<'g> {
 
     /// Encodes a command that is not valid, for tests.
     pub(crate) fn break_it(&mut self) {
-        let buffer = self.gpu.params.take(&self.gpu.device);
+        let Params { buffer, .. } = self.gpu.params.take();
         let part = self.part();
         part.pass = None;
         // No offset is odd.
         part.encoder.clear_buffer(&buffer, 1, Some(4));
-        self.gpu.params.give_back(vec![buffer]);
     }
 
     /// The commands, ready to be submitted.
