@@ -10,6 +10,7 @@ use twinlock_shaders::kernels::ntt;
 
 use crate::budget;
 use crate::chunks::Chunks;
+use crate::open;
 use crate::settings::Settings;
 
 /// The backend's name.
@@ -124,12 +125,7 @@ fn usable(
         let reason = "wide or sparse arithmetic is asked for, but its shaders have no u64";
         return Err(format!("{model}: {reason}"));
     }
-    let driver = [&*adapter_info.driver, &*adapter_info.driver_info]
-        .into_iter()
-        .filter(|text| !text.is_empty())
-        .chain([&*format!("{:?}", adapter_info.backend)])
-        .collect::<Vec<_>>()
-        .join(" ");
+    let driver = open::driver(adapter_info, open::choice(adapter, settings));
     let memory_bytes = settings.memory_bytes.unwrap_or_else(|| budget::total_bytes(adapter));
     let max_region_bytes = Chunks::new(&limits, settings).max_region_bytes().min(memory_bytes);
     let max_lg_domain = (max_region_bytes / FR_BYTES).checked_ilog2().unwrap_or(0);

@@ -14,6 +14,7 @@
 mod adapters;
 mod backend;
 mod budget;
+mod choice;
 mod chunks;
 mod device;
 mod faults;
