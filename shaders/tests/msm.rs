@@ -137,6 +137,7 @@ fn accumulates<P: Points>(case: &mut Case) {
 fn accumulate_adds_bases_into_buckets_and_heads() {
     with(Arithmetic::Wide, accumulates::<G1>);
     with(Arithmetic::Wide, accumulates::<G2>);
+    with(Arithmetic::Sparse, accumulates::<G2>);
     with(Arithmetic::Narrow, accumulates::<G1>);
 }
 
@@ -278,6 +279,7 @@ fn sums<P: Points>(case: &mut Case) {
 fn sum_adds_runs() {
     with(Arithmetic::Wide, sums::<G1>);
     with(Arithmetic::Wide, sums::<G2>);
+    with(Arithmetic::Sparse, sums::<G2>);
     with(Arithmetic::Narrow, sums::<G1>);
 }
 
@@ -311,5 +313,6 @@ fn finishes<P: Points>(case: &mut Case) {
 fn finish_gives_jacobian_points() {
     with(Arithmetic::Wide, finishes::<G1>);
     with(Arithmetic::Wide, finishes::<G2>);
+    with(Arithmetic::Sparse, finishes::<G2>);
     with(Arithmetic::Narrow, finishes::<G1>);
 }

@@ -168,7 +168,7 @@ fn decode_takes_what_blst_takes() {
     let seed = OsRng.r#gen();
     eprintln!("seed {seed}");
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    for arithmetic in [Arithmetic::Wide, Arithmetic::Narrow] {
+    for arithmetic in Arithmetic::ALL {
         let Some(gpu) = gpu::open(arithmetic) else { continue };
         check::<G1>(&gpu, arithmetic, rng);
         if arithmetic == Arithmetic::Wide {

@@ -360,17 +360,19 @@ impl Drop for Readback {
     }
 }
 
-/// Overwrites a buffer with zeros, also where its copies failed: a buffer tells that once, and
-/// gives its bytes when it is asked again.
+/// Overwrites a buffer with zeros, and what the device keeps behind it, also where its copies
+/// failed: a buffer tells that once, and gives its bytes when it is asked again.
 fn wipe(buffer: &mut dyn Staging, timeout: Duration) -> Result<()> {
     outside_mem("waiting for a copy");
+    let start = Instant::now();
+    let left = || timeout.saturating_sub(start.elapsed());
     let outcome = buffer.host(timeout).map(zero);
     if outcome.is_err()
-        && let Ok(bytes) = buffer.host(Duration::ZERO)
+        && let Ok(bytes) = buffer.host(left())
     {
         zero(bytes);
     }
-    outcome
+    outcome.and(buffer.wipe_copied(left()))
 }
 
 /// Several threads, for it is in a proof's way.
@@ -398,13 +400,15 @@ mod tests {
     /// A slot that tells these failures, the last first, before it gives its bytes.
     struct Failing {
         bytes: [u8; 256],
+        /// What the device keeps behind them.
+        copied: [u8; 256],
         failures: Vec<Error>,
     }
 
     impl Failing {
         fn with(failures: &[Error]) -> Box<dyn Staging> {
             let failures = failures.iter().rev().cloned().collect();
-            Box::new(Self { bytes: [SECRET; 256], failures })
+            Box::new(Self { bytes: [SECRET; 256], copied: [SECRET; 256], failures })
         }
     }
 
@@ -421,6 +425,11 @@ mod tests {
             self.failures.pop().map_or(Ok(&mut self.bytes[..]), Err)
         }
 
+        fn wipe_copied(&mut self, _timeout: Duration) -> Result<()> {
+            self.copied.fill(0);
+            Ok(())
+        }
+
         fn as_any_mut(&mut self) -> &mut dyn Any {
             self
         }
@@ -435,7 +444,10 @@ mod tests {
     }
 
     fn is_wiped(slot: &mut Box<dyn Staging>) -> bool {
-        slot.host(SOON).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let failing = slot.as_any_mut().downcast_ref::<Failing>();
+        failing.is_none_or(|slot| is_zero(&slot.copied))
+            && slot.host(SOON).is_ok_and(|bytes| is_zero(bytes))
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct DeviceInfo {
     pub backend: &'static str,
     /// The hardware, in the driver's words.
     pub model: String,
-    /// Driver and version, or `none`.
+    /// Driver and version, or `none`, and what was chosen among a backend's kernels for the device.
     pub driver: String,
     /// Device memory in all.
     pub memory_bytes: u64,

@@ -5,10 +5,12 @@ use std::sync::OnceLock;
 
 use twinlock_api::layout::FR_BYTES;
 use twinlock_api::{DeviceInfo, Discovered};
+use twinlock_shaders::Arithmetic;
 use twinlock_shaders::kernels::ntt;
 
 use crate::budget;
 use crate::chunks::Chunks;
+use crate::open;
 use crate::settings::Settings;
 
 /// The backend's name.
@@ -118,12 +120,12 @@ fn usable(
     let software = adapter_info.device_type == wgpu::DeviceType::Cpu;
     let model = format!("{}{}", adapter_info.name, if software { SOFTWARE } else { "" });
     check(&limits, flags).map_err(|reason| format!("{model}: {reason}"))?;
-    let driver = [&*adapter_info.driver, &*adapter_info.driver_info]
-        .into_iter()
-        .filter(|text| !text.is_empty())
-        .chain([&*format!("{:?}", adapter_info.backend)])
-        .collect::<Vec<_>>()
-        .join(" ");
+    let int64 = adapter.features().contains(wgpu::Features::SHADER_INT64);
+    if settings.arithmetic.is_some_and(Arithmetic::needs_int64) && !int64 {
+        let reason = "wide or sparse arithmetic is asked for, but its shaders have no u64";
+        return Err(format!("{model}: {reason}"));
+    }
+    let driver = open::driver(adapter_info, open::choice(adapter, settings));
     let memory_bytes = settings.memory_bytes.unwrap_or_else(|| budget::total_bytes(adapter));
     let max_region_bytes = Chunks::new(&limits, settings).max_region_bytes().min(memory_bytes);
     let max_lg_domain = (max_region_bytes / FR_BYTES).checked_ilog2().unwrap_or(0);

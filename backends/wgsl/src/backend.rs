@@ -10,6 +10,7 @@ use crate::device::WgslDevice;
 use crate::faults::Faults;
 use crate::open;
 use crate::settings::Settings;
+use crate::steps::Steps;
 
 /// The WGSL backend. Its devices are `wgsl:0`, `wgsl:1`, ..., GPUs before software.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +19,7 @@ pub struct WgslBackend {
     memory_bytes: Option<u64>,
     buffer_bytes: Option<u64>,
     binding_bytes: Option<u64>,
+    steps: Option<Steps>,
     portable: bool,
     profile: bool,
 }
@@ -43,6 +45,12 @@ impl WgslBackend {
         Self { buffer_bytes: Some(buffer_bytes), binding_bytes: Some(binding_bytes), ..self }
     }
 
+    /// The same with dispatches that do at most this much, and at most what they do by default.
+    #[must_use]
+    pub const fn with_steps(self, steps: Steps) -> Self {
+        Self { steps: Some(steps), ..self }
+    }
+
     /// The same without what only some APIs have: immediates (push constants) and staging buffers
     /// that wgpu did not make.
     #[must_use]
@@ -63,6 +71,7 @@ impl WgslBackend {
             memory_bytes: self.memory_bytes.or(settings.memory_bytes),
             buffer_bytes: self.buffer_bytes,
             binding_bytes: self.binding_bytes,
+            steps: self.steps.map_or(settings.steps, Steps::sound),
             profile: self.profile || settings.profile,
             portable: self.portable,
             ..settings

@@ -11,6 +11,7 @@ use crate::faults::Faults;
 use crate::params::ParamPool;
 use crate::pipelines::Pipelines;
 use crate::profile::Profile;
+use crate::steps::Steps;
 use crate::timeline::Timeline;
 
 /// Shared by the device, its staging buffers and its thread.
@@ -24,6 +25,8 @@ pub(crate) struct Gpu {
     pub(crate) overhead_bytes: u64,
     /// How regions are cut.
     pub(crate) chunks: Chunks,
+    /// How much one dispatch does.
+    pub(crate) steps: Steps,
     /// Whether what only some APIs have goes unused.
     #[cfg(not(target_vendor = "apple"))]
     pub(crate) portable: bool,

@@ -8,11 +8,10 @@ use twinlock_shaders::kernels::element;
 
 use crate::chunks::{BoundView, Buffers, Piece};
 use crate::gpu::{Gpu, Scopes, words};
+use crate::params::Params;
 use crate::profile::PartProfile;
+use crate::steps::{Steps, pieces};
 use crate::timeline::{MAX_DISPATCHES, Part};
-
-/// Bytes that one dispatch fills or copies: a kernel counts words, and none may run into a watchdog.
-const BYTES_PER_DISPATCH: u64 = 1 << 32;
 
 /// Encodes the commands of one operation: dispatches, clears and copies, which run in this order.
 /// Errors of the API show when the operation is finished, and poison its stream.
@@ -30,7 +29,7 @@ struct OpenPart {
     // Dropped in this order: a pass ends before its encoder.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: wgpu::CommandEncoder,
-    params: Option<(wgpu::Buffer, Vec<u8>)>,
+    params: Option<Params>,
     dispatches: u32,
     profile: Option<PartProfile>,
     scopes: Scopes,
@@ -54,6 +53,11 @@ impl<'g> Launcher<'g> {
     /// The device's limits.
     pub(crate) const fn limits(&self) -> &wgpu::Limits {
         &self.gpu.limits
+    }
+
+    /// How much one dispatch does.
+    pub(crate) const fn steps(&self) -> Steps {
+        self.gpu.steps
     }
 
     /// A view of one of the operation's regions, to bind.
@@ -153,8 +157,7 @@ impl<'g> Launcher<'g> {
         let part = self.part();
         let mut slot = None;
         if !kernel.immediates {
-            let (buffer, bytes) =
-                part.params.get_or_insert_with(|| (gpu.params.take(&gpu.device), Vec::new()));
+            let Params { buffer, bytes, .. } = part.params.get_or_insert_with(|| gpu.params.take());
             let start = bytes.len();
             bytes.extend_from_slice(bytemuck::cast_slice(&words));
             bytes.resize(start + gpu.params.slot_bytes() as usize, 0);
@@ -225,20 +228,25 @@ impl<'g> Launcher<'g> {
             return Ok(());
         }
         if word == 0 {
-            for Piece { buffer, start_bytes, len_bytes } in target.pieces() {
-                let part = self.part();
-                part.pass = None;
-                part.encoder.clear_buffer(buffer, start_bytes, Some(len_bytes));
-                self.count()?;
-            }
-            return Ok(());
+            return target.pieces().into_iter().try_for_each(|piece| self.clear(piece));
         }
-        for start in (0..len_bytes).step_by(BYTES_PER_DISPATCH as usize) {
-            let target = target.slice(start, BYTES_PER_DISPATCH.min(len_bytes - start))?;
+        for (start, len_bytes) in pieces(len_bytes, self.steps().bytes) {
+            let target = target.slice(start, len_bytes)?;
             let (words, groups) = self.word_groups(target.len_bytes())?;
             self.dispatch(&element::FILL, &[target], &[words, word], groups)?;
         }
         Ok(())
+    }
+
+    /// Zeroes a piece of a buffer, a multiple of 4 bytes.
+    ///
+    /// # Errors
+    /// `KernelFailed` with the API's words.
+    pub(crate) fn clear(&mut self, piece: Piece<'_>) -> Result<()> {
+        let part = self.part();
+        part.pass = None;
+        part.encoder.clear_buffer(piece.buffer, piece.start_bytes, Some(piece.len_bytes));
+        self.count()
     }
 
     /// Words of `len_bytes`, and the workgroups for them.
@@ -260,8 +268,7 @@ impl<'g> Launcher<'g> {
             return Ok(());
         }
         if source.view.region() == target.view.region() {
-            for start in (0..len_bytes).step_by(BYTES_PER_DISPATCH as usize) {
-                let len_bytes = BYTES_PER_DISPATCH.min(len_bytes - start);
+            for (start, len_bytes) in pieces(len_bytes, self.steps().bytes) {
                 let views = [source.slice(start, len_bytes)?, target.slice(start, len_bytes)?];
                 let (words, groups) = self.word_groups(len_bytes)?;
                 self.dispatch(&element::COPY, &views, &[words], groups)?;
@@ -330,12 +337,11 @@ impl<'g> Launcher<'g> {
 
     /// Encodes a command that is not valid, for tests.
     pub(crate) fn break_it(&mut self) {
-        let buffer = self.gpu.params.take(&self.gpu.device);
+        let Params { buffer, .. } = self.gpu.params.take();
         let part = self.part();
         part.pass = None;
         // No offset is odd.
         part.encoder.clear_buffer(&buffer, 1, Some(4));
-        self.gpu.params.give_back(vec![buffer]);
     }
 
     /// The commands, ready to be submitted.

@@ -15,6 +15,7 @@ mod adapters;
 mod backend;
 mod budget;
 mod cache_file;
+mod choice;
 mod chunks;
 mod device;
 mod faults;
@@ -32,6 +33,9 @@ mod profile;
 mod settings;
 mod split;
 mod staging;
+mod steps;
+#[cfg(test)]
+mod testing;
 mod timeline;
 mod worker;
 
@@ -39,4 +43,5 @@ pub use adapters::is_software;
 pub use backend::WgslBackend;
 #[doc(hidden)]
 pub use faults::Faults;
+pub use steps::Steps;
 pub use twinlock_shaders::Arithmetic;

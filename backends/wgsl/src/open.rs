@@ -8,6 +8,7 @@ use twinlock_shaders::Arithmetic;
 
 use crate::adapters::Found;
 use crate::budget;
+use crate::choice::Choice;
 use crate::chunks::Chunks;
 use crate::faults::Faults;
 use crate::gpu::Gpu;
@@ -21,7 +22,7 @@ use crate::timeline::Timeline;
 /// Opens `found` with what it has of the features that kernels can use.
 pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Result<Arc<Gpu>> {
     let Found { adapter, discovered } = found;
-    let info: DeviceInfo = discovered
+    let mut info: DeviceInfo = discovered
         .usable
         .map_err(|reason| Error::Unsupported(format!("{}: {reason}", discovered.name)))?;
     let adapter_info = adapter.get_info();
@@ -60,17 +61,13 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     faults.attach(&device, &timeline);
 
     let software = adapter_info.device_type == wgpu::DeviceType::Cpu;
-    let wide = features.contains(wgpu::Features::SHADER_INT64);
-    let arithmetic = match settings.arithmetic {
-        Some(arithmetic) if arithmetic.needs_int64() && !wide => {
-            let message = "wide or sparse arithmetic is asked for, but its shaders have no u64";
-            return Err(Error::Unsupported(format!("{}: {message}", info.name)));
-        }
+    let mut choice = choice(&adapter, settings);
+    let arithmetic = match choice.arithmetic {
         Some(arithmetic) => arithmetic,
-        None if !wide => Arithmetic::Narrow,
-        None if software => Arithmetic::Wide,
         None => measured(&device, &queue, &adapter_info),
     };
+    choice.arithmetic = Some(arithmetic);
+    info.driver = driver(&adapter_info, choice);
 
     let cache_file = features
         .contains(wgpu::Features::PIPELINE_CACHE)
@@ -84,6 +81,7 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
         params: ParamPool::new(&device, &limits),
         pipelines: Pipelines::new(&device, cache_file.as_deref()),
         chunks: Chunks::new(&limits, settings),
+        steps: settings.steps,
         #[cfg(not(target_vendor = "apple"))]
         portable: settings.portable,
         immediate_bytes: limits.max_immediate_size,
@@ -125,12 +123,29 @@ pub(crate) fn open(found: Found, settings: &Settings, faults: Arc<Faults>) -> Re
     Ok(Arc::new(gpu))
 }
 
-/// The arithmetic that was the fastest at the device's first use, or is now.
+/// The arithmetic of an adapter's kernels, as far as it is known before the adapter is open.
+pub(crate) fn choice(adapter: &wgpu::Adapter, settings: &Settings) -> Choice {
+    let info = adapter.get_info();
+    let int64 = adapter.features().contains(wgpu::Features::SHADER_INT64);
+    let software = info.device_type == wgpu::DeviceType::Cpu;
+    let remembered = || choice_file(&info).as_deref().and_then(measure::remembered);
+    Choice::new(settings.arithmetic, int64, software, remembered)
+}
+
+/// Driver, version and API, and the arithmetic.
+pub(crate) fn driver(info: &wgpu::AdapterInfo, choice: Choice) -> String {
+    let driver = [&*info.driver, &*info.driver_info]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .chain([&*format!("{:?}", info.backend)])
+        .collect::<Vec<_>>()
+        .join(" ");
+    format!("{driver}, {}", choice.words())
+}
+
+/// The arithmetic that is the fastest, which is remembered.
 fn measured(device: &wgpu::Device, queue: &wgpu::Queue, info: &wgpu::AdapterInfo) -> Arithmetic {
     let file = choice_file(info);
-    if let Some(arithmetic) = file.as_deref().and_then(measure::remembered) {
-        return arithmetic;
-    }
     let Some(arithmetic) =
         measure::fastest(device, queue, &Arithmetic::ALL, Amount::FULL, measure::TIMEOUT)
     else {

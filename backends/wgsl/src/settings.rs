@@ -3,6 +3,8 @@
 use twinlock_api::{Error, Result};
 use twinlock_shaders::Arithmetic;
 
+use crate::steps::Steps;
+
 /// What overrides a device's own choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -17,6 +19,8 @@ pub struct Settings {
     pub buffer_bytes: Option<u64>,
     /// See [`Settings::buffer_bytes`].
     pub binding_bytes: Option<u64>,
+    /// How much one dispatch does.
+    pub steps: Steps,
     /// `TWINLOCK_WGSL_EAGER`: whether software devices, too, compile and launch every kernel at open.
     pub eager: bool,
     /// Whether what only some APIs have goes unused: immediates, host memory of our own.
@@ -55,6 +59,7 @@ impl Settings {
             memory_bytes: lookup(MEMORY).map(number).transpose()?,
             buffer_bytes: None,
             binding_bytes: None,
+            steps: Steps::default(),
             profile: lookup("TWINLOCK_WGSL_PROFILE").is_some_and(|text| text == "1"),
             eager: lookup("TWINLOCK_WGSL_EAGER").is_some_and(|text| text == "1"),
             portable: false,

@@ -194,7 +194,8 @@ fn enclosed(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use naga::valid::{Capabilities, ValidationFlags, Validator};
+    use naga::back::{hlsl, msl, spv};
+    use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
     use twinlock_shaders::{Arithmetic, all_kernels};
 
     #[test]
@@ -216,31 +217,74 @@ mod tests {
         assert_eq!(used, ["a_get", "b_get", "b_set", "c_atomicMin"]);
     }
 
-    /// Everything that can be compiled in parts is valid, and reaches no binding past its parts.
+    fn validated(text: &str, arithmetic: Arithmetic, what: &str) -> (naga::Module, ModuleInfo) {
+        let module = naga::front::wgsl::parse_str(text)
+            .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(text)));
+        let int64 = if arithmetic.needs_int64() {
+            Capabilities::SHADER_INT64
+        } else {
+            Capabilities::empty()
+        };
+        let info = Validator::new(ValidationFlags::all(), int64 | Capabilities::IMMEDIATES)
+            .validate(&module)
+            .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(text)));
+        (module, info)
+    }
+
+    fn translate(module: &naga::Module, info: &ModuleInfo, what: &str) {
+        let words = spv::write_vec(module, info, &spv::Options::default(), None);
+        words.unwrap_or_else(|error| panic!("{what} as SPIR-V: {error}"));
+        let options = msl::Options {
+            lang_version: (2, 4),
+            fake_missing_bindings: true,
+            ..Default::default()
+        };
+        msl::write_string(module, info, &options, &msl::PipelineOptions::default())
+            .unwrap_or_else(|error| panic!("{what} as MSL: {error}"));
+        let options = hlsl::Options {
+            shader_model: hlsl::ShaderModel::V6_0,
+            fake_missing_bindings: true,
+            ..Default::default()
+        };
+        hlsl::Writer::new(&mut String::new(), &options, &hlsl::PipelineOptions::default())
+            .write(module, info, None)
+            .unwrap_or_else(|error| panic!("{what} as HLSL: {error}"));
+    }
+
+    /// The number of each storage binding, in order, and that of the uniform.
+    fn numbers(module: &naga::Module) -> (Vec<u32>, Option<u32>) {
+        let (mut storage, mut uniform) = (Vec::new(), None);
+        for (_, variable) in module.global_variables.iter() {
+            let number = variable.binding.as_ref().map(|place| place.binding);
+            match variable.space {
+                naga::AddressSpace::Storage { .. } => storage.extend(number),
+                naga::AddressSpace::Uniform => uniform = number,
+                _ => {}
+            }
+        }
+        storage.sort_unstable();
+        (storage, uniform)
+    }
+
+    /// Everything that can be compiled in parts is valid, can be had in every API's language, and
+    /// has its bindings where the launcher puts them.
     #[test]
     fn every_kernel_can_be_split() {
-        let flags = ValidationFlags::all();
         for arithmetic in Arithmetic::ALL {
             for kernel in all_kernels(arithmetic) {
-                for (wgsl, parts) in [(kernel.wgsl.clone(), 2), (kernel.wgsl_with_immediates(), 3)]
-                {
-                    let text = split(&wgsl, &kernel.bindings, parts);
-                    let what = kernel.name;
-                    let module = naga::front::wgsl::parse_str(&text)
-                        .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(&text)));
-                    Validator::new(flags, Capabilities::all())
-                        .validate(&module)
-                        .unwrap_or_else(|error| panic!("{what}: {}", error.emit_to_string(&text)));
-                    let bound = |space| {
-                        let of = |(_, variable): &(_, &naga::GlobalVariable)| {
-                            std::mem::discriminant(&variable.space)
-                                == std::mem::discriminant(&space)
-                        };
-                        module.global_variables.iter().filter(of).count()
-                    };
-                    let access = naga::StorageAccess::empty();
-                    let storage = bound(naga::AddressSpace::Storage { access });
-                    assert_eq!(storage, kernel.bindings.len() * parts as usize, "{what}");
+                for parts in [2, 3, 4, 9] {
+                    let what = format!("{} {arithmetic:?} in {parts} parts", kernel.name);
+                    let text = split(&kernel.wgsl, &kernel.bindings, parts);
+                    let (module, info) = validated(&text, arithmetic, &what);
+                    if parts < 4 {
+                        translate(&module, &info, &what);
+                    }
+                    let bindings = kernel.bindings.len() as u32 * parts;
+                    let expected = (0..bindings).collect::<Vec<_>>();
+                    assert_eq!(numbers(&module), (expected.clone(), Some(bindings)), "{what}");
+                    let text = split(&kernel.wgsl_with_immediates(), &kernel.bindings, parts);
+                    let (module, _) = validated(&text, arithmetic, &what);
+                    assert_eq!(numbers(&module), (expected, None), "{what}, immediates");
                 }
             }
         }

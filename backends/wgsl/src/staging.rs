@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use twinlock_api::{Error, Result, Staging, StagingKind};
 
+use crate::chunks::Piece;
 use crate::gpu::Gpu;
 #[cfg(not(target_vendor = "apple"))]
 use crate::host_memory::HostMemory;
+use crate::launcher::Launcher;
 use crate::memory::StagingBuffer;
 use crate::timeline::timed_out;
 
@@ -37,6 +39,8 @@ pub(crate) struct WgslStaging {
     host: Vec<u8>,
     /// Ranges that the device wrote and `host` lacks.
     written: Vec<Range<u64>>,
+    /// Whether the device wrote what has not been cleared since.
+    unwiped: bool,
     // Last, for the memory of the others is the device's.
     gpu: Arc<Gpu>,
 }
@@ -71,6 +75,7 @@ impl WgslStaging {
             failure: None,
             host: Vec::new(),
             written: Vec::new(),
+            unwiped: false,
         };
         match kind {
             StagingKind::Upload if staging.own_bytes().is_some() => {}
@@ -93,9 +98,15 @@ impl WgslStaging {
         Arc::ptr_eq(&self.gpu, gpu)
     }
 
+    #[cfg(test)]
+    pub(crate) const fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
     /// The buffer, for the device to use from now on.
     pub(crate) fn for_device(&mut self) -> &wgpu::Buffer {
-        if self.mapped.take().is_some() {
+        // A mapping that nobody waited for to the end, too: the queue takes no mapped buffer.
+        if self.mapped.take().is_some() || self.mapping.take().is_some() {
             self.buffer.unmap();
         }
         &self.buffer
@@ -104,6 +115,7 @@ impl WgslStaging {
     /// Notes that the copy of `ticket` uses the buffer, `written` of which it writes.
     pub(crate) fn used(&mut self, ticket: u64, written: Option<Range<u64>>) {
         self.ticket = self.ticket.max(ticket);
+        self.unwiped |= written.is_some();
         self.written.extend(written.filter(|range| !range.is_empty()));
     }
 
@@ -224,7 +236,151 @@ impl Staging for WgslStaging {
         Ok(unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), self.size_bytes) })
     }
 
+    /// Of a download alone, for the host writes an upload's own memory. It cannot write a mapping
+    /// that is for reading, so the device does.
+    fn wipe_copied(&mut self, timeout: Duration) -> Result<()> {
+        if !self.unwiped {
+            return Ok(());
+        }
+        let (start, gpu) = (Instant::now(), Arc::clone(&self.gpu));
+        gpu.timeline.wait(self.ticket, self.name, timeout)?;
+        gpu.timeline.check_open()?;
+        let buffer = self.for_device();
+        let mut launcher = Launcher::new(&gpu, "wipe", Vec::new());
+        launcher.clear(Piece { buffer, start_bytes: 0, len_bytes: buffer.size() })?;
+        self.ticket = gpu.timeline.push(launcher.finish()?);
+        let left = timeout.saturating_sub(start.elapsed());
+        gpu.timeline.wait(self.ticket, self.name, left)?;
+        self.unwiped = false;
+        Ok(())
+    }
+
     fn as_any_mut(&mut self) -> &mut dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use twinlock_api::op::Fill;
+    use twinlock_api::{Device, MemoryClass, Op, Stream, View};
+
+    use super::*;
+    use crate::testing::{Opened, open};
+    use crate::{Faults, WgslBackend};
+
+    const SOON: Duration = Duration::from_secs(120);
+    const SIZE_BYTES: u64 = 4096;
+    const SECRET: u32 = 0x5a5a_5a5a;
+
+    struct Setup {
+        device: Arc<dyn Device>,
+        faults: Arc<Faults>,
+        stream: Stream,
+        secret: View,
+        staging: Box<dyn Staging>,
+    }
+
+    impl Setup {
+        /// `None` where there is no device and none is required.
+        fn new() -> Option<Self> {
+            let Opened { device, faults, .. } = open(WgslBackend::default())?;
+            let stream = device.create_stream("stream").expect("stream");
+            let region = device.allocate("secret", MemoryClass::Work, SIZE_BYTES).expect("memory");
+            let secret = region.whole("secret").expect("view");
+            device.enqueue(stream, &Op::Fill(Fill::new(secret, SECRET))).expect("enqueue");
+            let kind = StagingKind::Download;
+            let staging = device.allocate_staging("down", kind, SIZE_BYTES).expect("staging");
+            Some(Self { device, faults, stream, secret, staging })
+        }
+
+        fn download(&mut self) {
+            let copied = self.device.download(self.stream, self.secret, &mut *self.staging, 0);
+            copied.expect("enqueued");
+        }
+
+        /// What is in the buffer that the device wrote.
+        fn in_buffer(&mut self) -> Vec<u8> {
+            let staging = self.staging.as_any_mut().downcast_mut::<WgslStaging>().expect("ours");
+            staging.gpu.timeline.wait(staging.ticket, "look", SOON).expect("it ran");
+            staging.map(wgpu::MapMode::Read, Instant::now(), SOON).expect("maps");
+            let bytes = staging.buffer.get_mapped_range(..).expect("mapped").to_vec();
+            staging.buffer.unmap();
+            bytes
+        }
+    }
+
+    fn is_zero(bytes: &[u8]) -> bool {
+        bytes.iter().all(|byte| *byte == 0)
+    }
+
+    #[test]
+    fn a_wiped_download_is_gone_from_the_buffer_too() {
+        let Some(mut setup) = Setup::new() else { return };
+        for (is_read, fails) in [(true, false), (false, false), (true, true)] {
+            setup.download();
+            if is_read {
+                let host = setup.staging.host(SOON).expect("it ran");
+                assert_eq!(host, SECRET.to_le_bytes().repeat(1024));
+            }
+            assert_eq!(setup.in_buffer(), SECRET.to_le_bytes().repeat(1024));
+            if fails {
+                setup.faults.fail_next_op();
+                let op = Op::Fill(Fill::zero(setup.secret));
+                setup.device.enqueue(setup.stream, &op).expect("enqueued");
+                setup.download();
+                setup.staging.host(SOON).map(drop).expect_err("its stream has failed");
+            }
+            setup.staging.wipe_copied(SOON).expect("wipes");
+            assert!(is_zero(&setup.in_buffer()), "read {is_read}, failed {fails}");
+        }
+        // What nobody read is zeros now.
+        setup.staging.host(SOON).expect("host").fill(1);
+        setup.staging.wipe_copied(SOON).expect("nothing to wipe");
+    }
+
+    /// Neither a device that is busy, nor one that is lost or closed, is waited for for ever.
+    #[test]
+    fn wiping_ends_on_every_device() {
+        let Some(mut setup) = Setup::new() else { return };
+        setup.faults.hold(true);
+        setup.download();
+        let outcome = setup.staging.wipe_copied(Duration::from_millis(20));
+        assert!(matches!(outcome, Err(Error::Timeout { timeout_ms: 20, .. })), "{outcome:?}");
+        setup.faults.hold(false);
+        setup.staging.wipe_copied(SOON).expect("the copy has run");
+        assert!(is_zero(&setup.in_buffer()));
+
+        setup.download();
+        setup.faults.lose();
+        let outcome = setup.staging.wipe_copied(SOON);
+        assert!(matches!(outcome, Err(Error::DeviceLost { .. })), "{outcome:?}");
+
+        let Some(mut setup) = Setup::new() else { return };
+        setup.download();
+        drop(setup.device);
+        let outcome = setup.staging.wipe_copied(SOON);
+        assert!(matches!(outcome, Err(Error::DeviceLost { .. })), "{outcome:?}");
+    }
+
+    /// A mapping that was not waited for to the end does not lose the device.
+    #[test]
+    fn a_mapping_given_up_is_taken_back() {
+        let Some(mut setup) = Setup::new() else { return };
+        setup.download();
+        let event = setup.device.record(setup.stream).expect("event");
+        setup.device.synchronize(&event, SOON).expect("done");
+        let staging = setup.staging.as_any_mut().downcast_mut::<WgslStaging>().expect("ours");
+        let gpu = Arc::clone(staging.gpu());
+        // Nobody else can look at the device, so no mapping comes.
+        let alone = gpu.polling.lock().expect("no panic");
+        let outcome = setup.staging.host(Duration::ZERO).map(drop);
+        assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
+        drop(alone);
+        setup.download();
+        let host = setup.staging.host(SOON).expect("the device is not lost");
+        assert_eq!(host, SECRET.to_le_bytes().repeat(1024));
     }
 }

@@ -1,12 +1,13 @@
 //! What has been recorded, submitted and completed: the one order that all streams of a device
 //! share. Every recorded part gets the next ticket; the queue runs parts in order of tickets.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use twinlock_api::{Error, Result};
 
+use crate::params::Params;
 use crate::profile::PartProfile;
 
 /// Submissions that the driver holds at once.
@@ -17,8 +18,7 @@ pub(crate) const MAX_DISPATCHES: u32 = 64;
 /// Commands, ready to be submitted.
 pub(crate) struct Part {
     pub(crate) commands: wgpu::CommandBuffer,
-    /// The parameters of its dispatches: where they go and what they are.
-    pub(crate) params: Option<(wgpu::Buffer, Vec<u8>)>,
+    pub(crate) params: Option<Params>,
     pub(crate) dispatches: u32,
     pub(crate) profile: Option<PartProfile>,
 }
@@ -84,6 +84,11 @@ impl Timeline {
     /// Fails if the device is lost.
     pub(crate) fn check_alive(&self) -> Result<()> {
         self.state().lost.as_ref().map_or(Ok(()), |reason| Err(lost(reason)))
+    }
+
+    /// Fails if the device has been let go of: nothing pushed now would be submitted.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.state().stopping { Err(lost("it has been closed")) } else { Ok(()) }
     }
 
     /// Whether everything up to `ticket` has run.
@@ -192,9 +197,12 @@ impl State {
     fn take(&mut self) -> Next {
         let mut parts = Vec::new();
         let mut dispatches = 0;
+        let mut params = HashSet::new();
         while let Some(part) = self.recorded.front() {
             let more = part.dispatches.max(1);
-            if !parts.is_empty() && dispatches + more > MAX_DISPATCHES {
+            // All parameters are written before the first command of a submission.
+            let taken = part.params.as_ref().is_some_and(|own| !params.insert(own.at));
+            if !parts.is_empty() && (taken || dispatches + more > MAX_DISPATCHES) {
                 break;
             }
             dispatches += more;

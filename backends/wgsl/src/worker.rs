@@ -22,8 +22,6 @@ struct Submission {
     index: wgpu::SubmissionIndex,
     /// The ticket of its last part.
     ticket: u64,
-    /// Parameter buffers to give back.
-    params: Vec<wgpu::Buffer>,
     profiles: Vec<PartProfile>,
 }
 
@@ -61,7 +59,6 @@ fn run(gpu: &Gpu) {
                 match gpu.poll(poll) {
                     Ok(true) => {
                         if let Some(done) = in_flight.pop_front() {
-                            gpu.params.give_back(done.params);
                             if let Some(profile) = &gpu.profile {
                                 done.profiles.iter().for_each(|part| profile.collect(gpu, part));
                             }
@@ -82,13 +79,11 @@ fn run(gpu: &Gpu) {
 /// Hands parts to the driver, or says why the device is lost.
 fn submit(gpu: &Gpu, parts: Vec<Part>, ticket: u64) -> Result<Submission, String> {
     let scopes = Scopes::push(&gpu.device);
-    let mut params = Vec::new();
     let mut profiles = Vec::new();
     let mut commands = Vec::with_capacity(parts.len());
     for part in parts {
-        if let Some((buffer, bytes)) = part.params {
-            gpu.queue.write_buffer(&buffer, 0, &bytes);
-            params.push(buffer);
+        if let Some(params) = part.params {
+            gpu.queue.write_buffer(&params.buffer, 0, &params.bytes);
         }
         commands.push(part.commands);
         profiles.extend(part.profile);
@@ -98,6 +93,6 @@ fn submit(gpu: &Gpu, parts: Vec<Part>, ticket: u64) -> Result<Submission, String
         // What was encoded has been validated; a driver that refuses it now has no more memory
         // for its own needs or worse, and which parts ran is unknown.
         Some(error) => Err(format!("a submission failed: {}", crate::gpu::words(&error))),
-        None => Ok(Submission { index, ticket, params, profiles }),
+        None => Ok(Submission { index, ticket, profiles }),
     }
 }

@@ -4,13 +4,14 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Arguments;
-use twinlock_api::op::Fill;
+use twinlock_api::op::{Copy, Fill};
 use twinlock_api::{Error, KernelTime, MemoryClass, Op};
 use twinlock_conformance::on_first_device;
 use twinlock_conformance::scenes::{
-    Opened, SIZE_BYTES, SOON, fill, fill_and_check, long_queues_keep_their_order, open, scenes, work,
+    Opened, SIZE_BYTES, SOON, bytes, fill, fill_and_check, long_queues_keep_their_order, open,
+    scenes, work,
 };
-use twinlock_wgsl::WgslBackend;
+use twinlock_wgsl::{Steps, WgslBackend};
 
 fn opened() -> Opened {
     open(&WgslBackend::default())
@@ -27,6 +28,7 @@ fn main() {
         a_device_lost_at_work_ends_every_wait,
         a_setting_bounds_the_regions,
         thousands_of_operations_may_wait,
+        fills_and_copies_in_steps,
         kernels_are_timed_where_that_is_asked_for,
     ]);
     libtest_mimic::run(&Arguments::from_args(), tests).exit()
@@ -84,6 +86,30 @@ fn a_setting_bounds_the_regions() {
 /// Nothing blocks, whatever is enqueued behind work that does not run.
 fn thousands_of_operations_may_wait() {
     long_queues_keep_their_order(opened(), 1500, true);
+}
+
+/// What takes several dispatches, the last a short one.
+fn fills_and_copies_in_steps() {
+    let steps = Steps { bytes: 4096, ..Steps::default() };
+    let (device, _) = open(&WgslBackend::default().with_steps(steps));
+    let region = work(&*device, 64 << 10);
+    let view = |start, len| region.view("part", start, len).expect("view");
+    let stream = device.create_stream("stream").expect("stream");
+    let enqueue = |op| device.enqueue(stream, &op).expect("enqueue");
+    enqueue(Op::Fill(Fill::new(view(0, 64 << 10), 1)));
+    for (start, word) in [(8192, 2), (12_288, 3), (16_384, 4)] {
+        enqueue(Op::Fill(Fill::new(view(start, 4096), word)));
+    }
+    enqueue(Op::Copy(Copy::new(view(8192, 10_000), view(32_768, 10_000)).expect("op")));
+    device.synchronize(&device.record(stream).expect("event"), SOON).expect("done");
+    let mut expected = [1u32; 16 << 10];
+    for start in [8192, 32_768] {
+        for (at, words) in expected[start / 4..][..2500].chunks_mut(1024).enumerate() {
+            words.fill(at as u32 + 2);
+        }
+    }
+    expected[(8192 + 10_000) / 4..(16_384 + 4096) / 4].fill(4);
+    assert_eq!(bytes(&*device, region).expect("reads"), bytemuck::cast_slice::<_, u8>(&expected));
 }
 
 fn kernels_are_timed_where_that_is_asked_for() {

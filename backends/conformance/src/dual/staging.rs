@@ -1,7 +1,7 @@
 //! A staging buffer in two copies.
 
 use std::any::Any;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use twinlock_api::{Error, Result, Staging, StagingKind};
 
@@ -43,6 +43,12 @@ impl Staging for DualStaging {
         let host = self.subject.host(timeout)?;
         host.get_mut(..self.size_bytes as usize)
             .ok_or_else(|| Error::invalid("a staging buffer smaller than asked for"))
+    }
+
+    fn wipe_copied(&mut self, timeout: Duration) -> Result<()> {
+        let start = Instant::now();
+        let oracle = self.oracle.wipe_copied(timeout);
+        oracle.and(self.subject.wipe_copied(timeout.saturating_sub(start.elapsed())))
     }
 
     fn as_any_mut(&mut self) -> &mut dyn Any {

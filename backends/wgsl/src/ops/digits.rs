@@ -8,13 +8,12 @@ use twinlock_shaders::kernels::digits;
 
 use crate::gpu::Gpu;
 use crate::launcher::Launcher;
+use crate::steps::pieces;
 
 /// Widths of a window.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 2..=20;
 /// The most scalars: an entry keeps an index in 31 bits.
 const MAX_LEN: u64 = 1 << 31;
-/// Scalars of one dispatch, so that none runs into a watchdog.
-const SCALARS_PER_DISPATCH: u64 = 1 << 22;
 
 /// What follows from a plan's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,9 +129,9 @@ pub(crate) fn encode(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
     let counts = launcher.view(op.workspace().slice(0, shape.counts_bytes())?)?;
     let offsets = launcher.view(shape.offsets(op.plan())?)?;
     let entries = launcher.view(shape.entries(op.plan(), 0, num_windows)?)?;
+    let step = launcher.steps().scalars;
     let chunks = || {
-        (0..len).step_by(SCALARS_PER_DISPATCH as usize).map(|first| {
-            let chunk_len = SCALARS_PER_DISPATCH.min(len - first);
+        pieces(len, step).map(|(first, chunk_len)| {
             op.scalars()
                 .slice(first * FR_BYTES, chunk_len * FR_BYTES)
                 .map(|view| (first, chunk_len, view))

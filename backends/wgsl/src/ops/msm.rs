@@ -44,15 +44,6 @@ const fn xyzz_bytes(group: Group) -> u64 {
     group.affine_bytes() * 2
 }
 
-/// Additions of one dispatch: enough to fill a large GPU several times, a few milliseconds there,
-/// and below a second on one that is a hundred times slower.
-const fn additions_per_dispatch(group: Group) -> u64 {
-    match group {
-        Group::G1 => 1 << 23,
-        Group::G2 => 1 << 22,
-    }
-}
-
 /// Threads that accumulation aims for: more shorten each thread's run, which costs heads.
 const ACCUMULATE_THREADS: u64 = 1 << 18;
 /// Entries of a thread's run: at least, and at most while memory allows.
@@ -187,7 +178,7 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
 
     // Windows and runs of one dispatch.
     let window_runs = op.len().div_ceil(runs.len);
-    let most_runs = (additions_per_dispatch(group) / runs.len).max(1);
+    let most_runs = (launcher.steps().additions(group) / runs.len).max(1);
     let dispatch_runs = window_runs.min(most_runs);
     let dispatch_windows = (most_runs / window_runs).max(1);
     for window_first in (0..shape.num_windows).step_by(dispatch_windows as usize) {
@@ -263,7 +254,7 @@ pub(crate) fn reduce(launcher: &mut Launcher<'_>, op: &MsmReduce) -> Result<()> 
 
     // A segment takes about four additions a bucket.
     let window_additions = 4 * u64::from(shape.num_buckets);
-    let dispatch_windows = (additions_per_dispatch(group) / window_additions).max(1);
+    let dispatch_windows = (launcher.steps().additions(group) / window_additions).max(1);
     for window_first in (0..shape.num_windows).step_by(dispatch_windows as usize) {
         let windows = (dispatch_windows as u32).min(shape.num_windows - window_first);
         let total = u64::from(windows) * u64::from(num_segments);

@@ -7,9 +7,7 @@ use twinlock_shaders::kernels::points;
 
 use super::digits::grid;
 use crate::launcher::Launcher;
-
-/// Points of one dispatch, so that none runs into a watchdog.
-const POINTS_PER_DISPATCH: u64 = 1 << 20;
+use crate::steps::pieces;
 
 pub(crate) fn decode(launcher: &mut Launcher<'_>, op: &DecodePoints) -> Result<()> {
     let kernel = match op.group() {
@@ -19,8 +17,7 @@ pub(crate) fn decode(launcher: &mut Launcher<'_>, op: &DecodePoints) -> Result<(
     let on_curve = u32::from(op.check() == PointCheck::OnCurve);
     let status = launcher.view(op.status())?;
     let point_bytes = op.group().affine_bytes();
-    for first in (0..op.len()).step_by(POINTS_PER_DISPATCH as usize) {
-        let len = POINTS_PER_DISPATCH.min(op.len() - first);
+    for (first, len) in pieces(op.len(), launcher.steps().points) {
         let (start, size) = (first * point_bytes, len * point_bytes);
         let views = [
             launcher.view(op.source().slice(start, size)?)?,
