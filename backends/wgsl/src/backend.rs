@@ -78,17 +78,6 @@ impl WgslBackend {
         })
     }
 
-    /// Opens a device that can be made to fail.
-    ///
-    /// # Errors
-    /// As [`Backend::open`].
-    #[doc(hidden)]
-    pub fn open_with_faults(&self, name: &str) -> Result<(Arc<dyn Device>, Arc<Faults>)> {
-        let faults = Arc::new(Faults::default());
-        let device = self.open_device(name, Arc::clone(&faults))?;
-        Ok((device, faults))
-    }
-
     fn open_device(&self, name: &str, faults: Arc<Faults>) -> Result<Arc<dyn Device>> {
         let settings = self.settings()?;
         let found = adapters::find(&settings);
@@ -130,7 +119,7 @@ impl Backend for WgslBackend {
 
 impl FaultyBackend for WgslBackend {
     fn open_faulty(&self, name: &str) -> Result<(Arc<dyn Device>, Arc<dyn twinlock_api::Faults>)> {
-        let (device, faults) = self.open_with_faults(name)?;
-        Ok((device, faults))
+        let faults = Arc::new(Faults::default());
+        Ok((self.open_device(name, Arc::clone(&faults))?, faults))
     }
 }

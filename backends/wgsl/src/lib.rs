@@ -42,6 +42,5 @@ mod worker;
 pub use adapters::is_software;
 pub use backend::WgslBackend;
 #[doc(hidden)]
-pub use faults::Faults;
 pub use steps::Steps;
 pub use twinlock_shaders::Arithmetic;

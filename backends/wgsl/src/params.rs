@@ -94,14 +94,14 @@ mod tests {
             Some(report.allocations.iter().filter(|made| made.name == "params").count())
         };
         let before = buffers();
-        faults.hold(true);
+        faults.hold(true).expect("tells");
         for part in 0..PARTS {
             let slot = words.slice(256 * u64::from(part), 256).expect("slice");
             device.enqueue(stream, &Op::Fill(Fill::new(slot, part + 7))).expect("enqueue");
         }
         assert_eq!(buffers(), before);
         assert!(before.is_none_or(|count| count == BUFFERS), "{before:?}");
-        faults.hold(false);
+        faults.hold(false).expect("tells");
         let size_bytes = words.len_bytes();
         let mut staging =
             device.allocate_staging("read", StagingKind::Download, size_bytes).expect("staging");

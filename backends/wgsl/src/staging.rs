@@ -265,11 +265,11 @@ mod tests {
     use std::sync::Arc;
 
     use twinlock_api::op::Fill;
-    use twinlock_api::{Device, MemoryClass, Op, Stream, View};
+    use twinlock_api::{Device, Faults, MemoryClass, Op, Stream, View};
 
     use super::*;
+    use crate::WgslBackend;
     use crate::testing::{Opened, open};
-    use crate::{Faults, WgslBackend};
 
     const SOON: Duration = Duration::from_secs(120);
     const SIZE_BYTES: u64 = 4096;
@@ -277,7 +277,7 @@ mod tests {
 
     struct Setup {
         device: Arc<dyn Device>,
-        faults: Arc<Faults>,
+        faults: Arc<dyn Faults>,
         stream: Stream,
         secret: View,
         staging: Box<dyn Staging>,
@@ -345,11 +345,11 @@ mod tests {
     #[test]
     fn wiping_ends_on_every_device() {
         let Some(mut setup) = Setup::new() else { return };
-        setup.faults.hold(true);
+        setup.faults.hold(true).expect("tells");
         setup.download();
         let outcome = setup.staging.wipe_copied(Duration::from_millis(20));
         assert!(matches!(outcome, Err(Error::Timeout { timeout_ms: 20, .. })), "{outcome:?}");
-        setup.faults.hold(false);
+        setup.faults.hold(false).expect("tells");
         setup.staging.wipe_copied(SOON).expect("the copy has run");
         assert!(is_zero(&setup.in_buffer()));
 

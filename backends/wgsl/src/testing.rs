@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use twinlock_api::{Device, StagingKind};
+use twinlock_api::{Device, Faults, FaultyBackend, StagingKind};
 use twinlock_conformance::harness::{Settings, first_device};
 
+use crate::WgslBackend;
 use crate::gpu::Gpu;
 use crate::staging::WgslStaging;
-use crate::{Faults, WgslBackend};
 
 /// An open device, from outside and from inside.
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn Device>,
-    pub(crate) faults: Arc<Faults>,
+    pub(crate) faults: Arc<dyn Faults>,
     pub(crate) gpu: Arc<Gpu>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn open(backend: WgslBackend) -> Option<Opened> {
             return None;
         }
     };
-    let (device, faults) = backend.open_with_faults(&name).expect("it opens");
+    let (device, faults) = backend.open_faulty(&name).expect("it opens");
     let mut staging = device.allocate_staging("any", StagingKind::Download, 8).expect("staging");
     let staging = staging.as_any_mut().downcast_mut::<WgslStaging>().expect("ours");
     let gpu = Arc::clone(staging.gpu());
