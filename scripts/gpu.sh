@@ -21,7 +21,7 @@
 # Sizes are lists of base-2 logarithms: NTT_LGS, G1_LGS, BITS_LGS, POREP_LGS, G2_LGS, PROVE_LGS, TABLE_LGS.
 # ITERATIONS (20) are the runs of a median. All ends LIMIT seconds (570) after the start: what is left
 # is told as NOT RUN, to be run by a call of its own with fewer tables or sizes. STEPS narrows run:
-# "device conformance sizes proofs prove locks". Logs and results go to $OUT (default .carry/out).
+# "device product conformance sizes proofs prove locks". Logs and results go to $OUT (default .carry/out).
 # SANITIZER names compute-sanitizer where it is not in PATH; KEYS is a folder for large keys (/tmp).
 # For CUDA, gather needs nvcc and builds for TWINLOCK_CUDA_ARCHS (default 90). ARGS go to cargo: with
 # `--features sapling` the program proves Sapling too, and has 50 MB more; PROGRAM_ONLY=1 leaves room
@@ -55,6 +55,9 @@ gather() {
             while read -r package target program; do
                 cp "$program" "$carry/$target-${package#twinlock-}"
             done
+        # The whole product on each backend.
+        test_programs -p twinlock --test devices --no-default-features --features cli,cuda,wgsl |
+            while read -r _ _ program; do cp "$program" "$carry/product"; done
     fi
     strip --strip-all "$carry"/*
     local mebibytes
@@ -81,7 +84,7 @@ step() {
 }
 
 wanted() {
-    [[ " ${STEPS:-device conformance sizes proofs prove locks} " == *" $1 "* ]]
+    [[ " ${STEPS:-device product conformance sizes proofs prove locks} " == *" $1 "* ]]
 }
 
 # What a log says of failures, at most so many lines.
@@ -225,6 +228,10 @@ run() {
         if wanted device; then
             step "device-$backend" "$carry/device-$backend"
             failures "$out/device-$backend.log" 40
+        fi
+        if wanted product; then
+            step "product-$backend" env TWINLOCK_PROGRAM="$(realpath "$twinlock")" "$carry/product" "$backend::"
+            failures "$out/product-$backend.log" 40
         fi
         if wanted conformance; then
             suite all "${CONFORMANCE_LG:-14}" "$device"
@@ -396,14 +403,15 @@ pair() {
         --device cuda:0,cuda:1 --memory "${UNEQUAL:-cuda:0=8GiB,cuda:1=1GiB}" --synthesize-first
 }
 
-# Each tool over the suite at small sizes, but for trials whose faults are meant.
+# Each tool over the suite at small sizes, but for trials whose faults are meant, and those of wide
+# windows, whose buckets take gigabytes.
 sanitize() {
     local sanitizer=${SANITIZER:-compute-sanitizer}
     # Mapped memory comes in pieces of 2 MiB, in which a stray access goes unseen.
     export TWINLOCK_CUDA_PLAIN_ALLOCATIONS=1 TWINLOCK_REQUIRE=cuda
     for tool in ${TOOLS:-memcheck racecheck}; do
         step "$tool" env TWINLOCK_MAX_LG="${CONFORMANCE_LG:-8}" "$sanitizer" --tool "$tool" --report-api-errors no \
-            --error-exitcode 9 "$carry/conformance-cuda" --skip poison --skip memory:: \
+            --error-exitcode 9 "$carry/conformance-cuda" --skip poison --skip memory:: --skip wide_windows \
             ${SANITIZE_FILTER:-cuda:0}
         grep -E "ERROR SUMMARY|RACECHECK SUMMARY|^========= (Invalid|Error|Race)" "$out/$tool.log" |
             sort | uniq -c | sort -rn | cut -c1-200 | head -20 || true
