@@ -32,10 +32,16 @@ cd "$(dirname "$self")/.."
 carry=.carry
 twinlock=$carry/twinlock
 
-# The programs of a build, as "PACKAGE TARGET PATH"; cargo tells paths in JSON only.
+# test_programs SUFFIX ARGS...: copies the test programs that cargo builds by ARGS, as TARGET-SUFFIX. It
+# tells their paths in JSON only.
 test_programs() {
+    local suffix=$1
+    shift
     cargo test --release --locked --no-run --message-format=json "$@" |
-        sed -n 's/.*"package_id":"[^"]*#\([a-z-]*\)@.*"kind":\["test"\].*"name":"\([a-z_]*\)","src_path.*"executable":"\([^"]*\)".*/\1 \2 \3/p'
+        sed -n 's/.*"kind":\["test"\].*"name":"\([a-z_]*\)","src_path.*"executable":"\([^"]*\)".*/\1 \2/p' |
+        while read -r target program; do
+            cp "$program" "$carry/$target-$suffix"
+        done
 }
 
 gather() {
@@ -51,13 +57,14 @@ gather() {
         cp target/release/examples/products "$carry/products-cuda"
         cargo build --release --locked -p twinlock-wgsl --example throughput
         cp target/release/examples/throughput "$carry/products-wgsl"
-        test_programs -p twinlock-cuda -p twinlock-wgsl --features twinlock-cuda/kernels |
-            while read -r package target program; do
-                cp "$program" "$carry/$target-${package#twinlock-}"
-            done
+        test_programs cuda -p twinlock-cuda --features kernels
+        test_programs wgsl -p twinlock-wgsl
         # The whole product on each backend.
-        test_programs -p twinlock --test devices --no-default-features --features cli,cuda,wgsl |
-            while read -r _ _ program; do cp "$program" "$carry/product"; done
+        test_programs product -p twinlock --test devices --no-default-features --features cli,cuda,wgsl
+        local file
+        for file in {device,conformance,products}-{cuda,wgsl} devices-product; do
+            [ -x "$carry/$file" ] || { echo "$file was not built" >&2 && return 1; }
+        done
     fi
     strip --strip-all "$carry"/*
     local mebibytes
@@ -69,16 +76,23 @@ gather() {
     }
 }
 
+# Runs a program until the deadline at most.
+in_time() {
+    local left=$((deadline - SECONDS))
+    [ "$left" -gt 0 ] || return 124
+    timeout --kill-after=10 "$left" "$@"
+}
+
 # One line a step: what, how it ended, how long it took. None goes on past the deadline.
 step() {
-    local name=$1 start=$SECONDS status=ok left=$((deadline - SECONDS))
+    local name=$1 start=$SECONDS status=ok
     shift
     # Of an earlier call.
     rm -f "$out/$name.log"
-    if [ "$left" -le 0 ]; then
+    if [ "$SECONDS" -ge "$deadline" ]; then
         status="NOT RUN"
     else
-        timeout --kill-after=10 "$left" "$@" >"$out/$name.log" 2>&1 || status="FAILED ($?)"
+        in_time "$@" >"$out/$name.log" 2>&1 || status="FAILED ($?)"
     fi
     printf '%-40s %-12s %5d s\n' "$name" "$status" $((SECONDS - start)) | tee -a "$out/summary.txt"
 }
@@ -213,7 +227,7 @@ suite() {
 tables() {
     local backend=$1 what
     shift
-    "$twinlock" devices >"$out/devices.txt"
+    in_time "$twinlock" devices >"$out/devices.txt"
     for what in "$@"; do
         table "$backend" "$what"
     done
@@ -221,7 +235,7 @@ tables() {
 }
 
 run() {
-    "$twinlock" devices | tee "$out/devices.txt"
+    in_time "$twinlock" devices | tee "$out/devices.txt"
     for backend in "$@"; do
         local device=$backend:0
         export TWINLOCK_REQUIRE=$backend
@@ -230,7 +244,7 @@ run() {
             failures "$out/device-$backend.log" 40
         fi
         if wanted product; then
-            step "product-$backend" env TWINLOCK_PROGRAM="$(realpath "$twinlock")" "$carry/product" "$backend::"
+            step "product-$backend" env TWINLOCK_PROGRAM="$(realpath "$twinlock")" "$carry/devices-product" "$backend::"
             failures "$out/product-$backend.log" 40
         fi
         if wanted conformance; then
@@ -355,7 +369,7 @@ scene_many() {
 }
 
 scene_processes() {
-    "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0 >"$out/other.log" 2>&1 &
+    in_time "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0 >"$out/other.log" 2>&1 &
     local other=$!
     watched two-processes "$twinlock" prove mix --lg 18 --partitions 20 --device cuda:0
     wait "$other" || echo "two-processes: the other FAILED ($?)" | tee -a "$out/summary.txt"
@@ -374,12 +388,12 @@ scene_same() {
         local name=same-${circuit%% *}
         for device in cuda:0 cpu; do
             # shellcheck disable=SC2086
-            "$twinlock" prove $circuit --device "$device" --insecure-seed 7 --json >"$out/$name-$device.json" \
-                2>"$out/$name.log" || break
+            in_time "$twinlock" prove $circuit --device "$device" --insecure-seed 7 --json \
+                >"$out/$name-${device%:0}.json" 2>"$out/$name.log" || break
         done
         if grep -q "no circuit named" "$out/$name.log"; then
             echo "$name: not in this program" | tee -a "$out/summary.txt"
-        elif grep -h '"proof"' "$out/$name-cuda:0.json" >"$out/$name.a" &&
+        elif grep -h '"proof"' "$out/$name-cuda.json" >"$out/$name.a" &&
             grep -h '"proof"' "$out/$name-cpu.json" | cmp -s - "$out/$name.a"; then
             echo "$name: the same proof on cuda:0 and cpu" | tee -a "$out/summary.txt"
         else
@@ -390,13 +404,15 @@ scene_same() {
 
 pair() {
     local keys=${KEYS:-/tmp}
-    "$twinlock" devices
-    "$twinlock" params generate mix --lg 22 --device cuda:0 --out "$keys/mix22" | tail -1
+    in_time "$twinlock" devices
+    key 22
     for round in 1 2; do
-        for devices in cuda:0 cuda:0,cuda:1; do
-            watched "job-$round-on-$devices" "$twinlock" prove mix --lg 22 --params "$keys/mix22" \
+        for cards in 1 2; do
+            local devices=cuda:0
+            [ "$cards" = 1 ] || devices=cuda:0,cuda:1
+            watched "job-$round-on-$cards" "$twinlock" prove mix --lg 22 --params "$keys/mix22" \
                 --partitions "${PARTITIONS:-8}" --device "$devices" --synthesize-first \
-                --timeline "$out/timeline-$devices.json"
+                --timeline "$out/timeline-$cards.json"
         done
     done
     watched unequal "$twinlock" prove mix --lg 22 --params "$keys/mix22" --partitions 12 \
@@ -429,6 +445,7 @@ run | tables | scenes | pair | sanitize)
     mkdir -p "$out"
     : >"$out/summary.txt"
     "$command" "$@"
+    [ -s "$out/summary.txt" ] || { echo "nothing was run" >&2 && exit 1; }
     ! grep -E "FAILED|NOT RUN" "$out/summary.txt"
     ;;
 *)

@@ -372,7 +372,7 @@ fn wipe(buffer: &mut dyn Staging, timeout: Duration) -> Result<()> {
     {
         zero(bytes);
     }
-    outcome.and(buffer.wipe_copied(left()))
+    outcome.and(buffer.wipe_copied())
 }
 
 /// Several threads, for it is in a proof's way.
@@ -425,7 +425,7 @@ mod tests {
             self.failures.pop().map_or(Ok(&mut self.bytes[..]), Err)
         }
 
-        fn wipe_copied(&mut self, _timeout: Duration) -> Result<()> {
+        fn wipe_copied(&mut self) -> Result<()> {
             self.copied.fill(0);
             Ok(())
         }

@@ -2,12 +2,16 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use twinlock::circuits::mix::Mix;
 use twinlock::scheduler::events::{EventKind, EventSink, Life, Recorder, TimedEvent};
 use twinlock::{Error, Job, PartitionInput, Proved, Prover, Result};
 
 use crate::{Gpu, LG, options, parameters, prove_one, rng, shape};
+
+/// For what must come; only a failing test waits so long.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Holds the first partition that comes to a step until told to go on.
 struct Gate {
@@ -33,7 +37,7 @@ impl EventSink for Gate {
             && let Some(reached) = self.reached.lock().unwrap().take()
         {
             reached.send(()).unwrap();
-            let _ = self.opened.lock().unwrap().recv();
+            let _ = self.opened.lock().unwrap().recv_timeout(PATIENCE);
         }
     }
 }
@@ -66,7 +70,7 @@ pub fn queued_work_goes_at_once(_: impl Gpu, name: &str) {
     let (first, second) = (job(), job());
     let first = prover.serve(|session| {
         let first = session.submit(first).unwrap();
-        at_work.recv().unwrap();
+        at_work.recv_timeout(PATIENCE).unwrap();
         let second = session.submit(second).unwrap();
         second.cancel();
         // While the device is the first one's.
@@ -97,7 +101,7 @@ pub fn work_at_every_step_stops_within_a_stage(_: impl Gpu, name: &str) {
         let partitions = vec![PartitionInput::circuit(circuit, &mut rng)];
         let outcome = prover.serve(|session| {
             let job = session.submit(Job { key: &key, priority: 0, partitions }).unwrap();
-            reached.recv().unwrap();
+            reached.recv_timeout(PATIENCE).unwrap();
             job.cancel();
             drop(go);
             only(job.wait())

@@ -34,8 +34,8 @@ impl Staging for Slot {
     fn host(&mut self, timeout: Duration) -> Result<&mut [u8]> {
         self.inner.host(timeout)
     }
-    fn wipe_copied(&mut self, timeout: Duration) -> Result<()> {
-        self.inner.wipe_copied(timeout)
+    fn wipe_copied(&mut self) -> Result<()> {
+        self.inner.wipe_copied()
     }
     fn as_any_mut(&mut self) -> &mut dyn Any {
         self.inner.as_any_mut()

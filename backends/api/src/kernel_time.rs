@@ -34,7 +34,9 @@ impl KernelSpans {
 
     /// Notes that a kernel ran from `start_ns` to `end_ns`.
     pub fn add(&mut self, start_ns: u64, end_ns: u64) {
-        if self.spans.len() < Self::MOST && start_ns <= end_ns {
+        if self.spoilt {
+            // Nothing is told of this period.
+        } else if self.spans.len() < Self::MOST && start_ns <= end_ns {
             self.spans.push((start_ns, end_ns));
         } else {
             self.spoil();

@@ -41,7 +41,7 @@
 //!   [`Device::synchronize`] on such an event.
 //! * A [`Staging`] buffer belongs to the copies that use it until they have run;
 //!   [`Staging::host`] waits for that.
-//! * Only `synchronize`, `Staging::host` and `wipe_copied`, `allocate`, `free`, `allocate_staging` and the drop of a
+//! * Only `synchronize`, `Staging::host`, `allocate`, `free`, `allocate_staging` and the drop of a
 //!   staging buffer may wait on the device, the last two inside a driver that knows no timeout: they
 //!   are for the start and the end. Every other wait takes a timeout.
 //!

@@ -300,14 +300,13 @@ pub trait Staging: Send {
     /// `Timeout`, or what the copies failed with.
     fn host(&mut self, timeout: Duration) -> Result<&mut [u8]>;
 
-    /// Overwrites with zeros what [`host`](Self::host) gives only a copy of, once every enqueued copy
-    /// has run, also where copies failed: what was downloaded may be secret. Nothing to do where the
-    /// host reads what the device writes.
+    /// Overwrites with zeros what [`host`](Self::host) gives only a copy of, behind every copy that is
+    /// enqueued, also where copies failed: what was downloaded may be secret. Waits for nothing.
+    /// Nothing to do where the host reads what the device writes.
     ///
     /// # Errors
-    /// `Timeout`, after which it has to be called again; what the device answers.
-    fn wipe_copied(&mut self, timeout: Duration) -> Result<()> {
-        let _ = timeout;
+    /// What the device answers.
+    fn wipe_copied(&mut self) -> Result<()> {
         Ok(())
     }
 

@@ -131,6 +131,7 @@ impl CudaDevice {
         let slot = self.slot(stream)?;
         let mut state = slot.lock();
         let upload = wanted == StagingKind::Upload;
+        // As the profile knows them.
         let name = if upload { "upload" } else { "download" };
         // Within the buffer, so it is a number of host memory.
         let host = staging.pinned().0.wrapping_byte_add(offset_bytes as usize);

@@ -16,6 +16,9 @@ const MAX_PENDING: usize = 512;
 /// How long an event on a stream without work may take.
 const EVENT_WAIT: Duration = Duration::from_secs(1);
 
+/// Copies between host and device: the multiprocessors have no part in them.
+const TRANSFERS: [&str; 2] = ["upload", "download"];
+
 struct Pending {
     name: &'static str,
     start: CUevent,
@@ -118,12 +121,14 @@ impl State {
                     let total = self.totals.entry(name).or_default();
                     total.0 += 1;
                     total.1 += took_ms;
-                    match elapsed(self.origin.0, start) {
-                        Ok(before_ms) => {
-                            let (start_ns, end_ns) = span_ns(before_ms, took_ms);
-                            self.spans.add(start_ns, end_ns);
+                    if !TRANSFERS.contains(&name) {
+                        match elapsed(self.origin.0, start) {
+                            Ok(before_ms) => {
+                                let (start_ns, end_ns) = span_ns(before_ms, took_ms);
+                                self.spans.add(start_ns, end_ns);
+                            }
+                            Err(_) => self.spans.spoil(),
                         }
-                        Err(_) => self.spans.spoil(),
                     }
                 }
             }

@@ -6,7 +6,7 @@ use twinlock_cuda::CudaBackend;
 
 fn main() {
     let mut args = Arguments::from_args();
-    // Trials share one GPU, and the device opened last must be the one that fails.
+    // Trials share one GPU, and its memory.
     args.test_threads = Some(1);
     let candidate = Candidate::faulty(CudaBackend::default()).with_windows_up_to(|_| 22);
     run_candidates(vec![candidate], &args).exit()
