@@ -1,7 +1,7 @@
 //! A staging buffer in two copies.
 
 use std::any::Any;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use twinlock_api::{Error, Result, Staging, StagingKind};
 
