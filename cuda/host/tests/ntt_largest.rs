@@ -262,7 +262,7 @@ fn small_ones_as_a_whole() {
 }
 
 #[test]
-#[ignore = "8 GiB and many minutes of all cores"]
+#[ignore = "8 GiB and half an hour of one core"]
 fn the_largest_as_a_whole() {
     whole(MAX_LG);
 }
