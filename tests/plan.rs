@@ -1,14 +1,15 @@
 //! Memory plans, confirmed on simulated cards.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+#[path = "shared/seed.rs"]
+mod seed;
+
+use seed::rng;
 use std::sync::Arc;
 use std::time::Duration;
 
 use blstrs::Scalar;
 use ff::Field;
-use rand::rngs::OsRng;
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::params::Query;
@@ -222,13 +223,6 @@ fn the_smallest_plan_is_the_limit() {
         let error = best(&*device, shape, &Limits::new(least.peak_bytes() - 1)).unwrap_err();
         assert!(error.to_string().contains(", 1 short: stage "), "{error}");
     }
-}
-
-fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
 }
 
 /// Two or three NTT buffers, early and late uploads, whole chunks and pieces, queries that stay.

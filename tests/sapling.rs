@@ -2,25 +2,18 @@
 #![cfg(feature = "sapling")]
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+#[path = "shared/seed.rs"]
+mod seed;
+
 use bellman::groth16 as bm;
 use bellperson::groth16 as bp;
 use blstrs::{Bls12, Scalar};
 use ff::Field;
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use seed::rng;
 use twinlock::circuits::sapling::Sapling;
 use twinlock::groth16::assignment::synthesize;
 use twinlock::groth16::params::{ParameterSource, Parameters};
 use twinlock::{Prover, ProverOptions};
-
-fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| rand::rngs::OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
-}
 
 fn production_bytes(circuit: Sapling) -> Vec<u8> {
     let (spend, output) = wagyu_zcash_parameters::load_sapling_parameters();

@@ -1,6 +1,10 @@
 //! Many partitions on the CPU device, through the real scheduler.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+#[path = "shared/seed.rs"]
+mod seed;
+
+use seed::rng;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +13,6 @@ use std::sync::{Arc, Barrier};
 
 use blstrs::Scalar;
 use ff::Field;
-use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use serde_json::Value;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
@@ -19,17 +22,6 @@ use twinlock::groth16::verifier::verify_proof;
 use twinlock::scheduler::events::{EventKind, Life, Recorder, TimedEvent};
 use twinlock::scheduler::locks::breaches;
 use twinlock::{Error, Job, PartitionInput, Prover, ProverOptions};
-
-/// A generator whose seed is printed, so that a failing run can be replayed with
-/// `TWINLOCK_SEED`.
-fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| rand::rngs::OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
-}
 
 fn shape(lg: u32) -> MixShape {
     MixShape::new(lg, Profile::Even).unwrap()

@@ -1,6 +1,10 @@
 //! Devices that compute wrongly or go away, under the real scheduler.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+#[path = "shared/seed.rs"]
+mod seed;
+
+use seed::rng;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -9,8 +13,6 @@ use std::time::Duration;
 use blstrs::Scalar;
 use ff::Field;
 use rand::rngs::OsRng;
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::params::Parameters;
@@ -159,15 +161,6 @@ impl Device for Faulty {
     fn msm_layout(&self, group: Group, shape: DigitsShape) -> Result<MsmLayout> {
         self.inner.msm_layout(group, shape)
     }
-}
-
-fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
 }
 
 const LG: u32 = 8;

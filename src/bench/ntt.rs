@@ -27,13 +27,19 @@ pub(super) fn run(
     out: &mut Vec<Measurement>,
 ) -> Result<()> {
     let len = length(lg)?;
+    let mut kept = Vec::new();
     for device in devices {
-        room(plan, lg, len, &**device)?.require(lg, &**device)?;
+        let named = |source| Error::Device { device: device.info().name.clone(), source };
+        let outputs = Kept::of(plan, (len * size_of::<Scalar>()) as u64, &**device);
+        kept.push(outputs.map_err(named)?);
+    }
+    for (device, kept) in devices.iter().zip(&kept) {
+        room(*kept, lg, len, &**device)?.require(lg, &**device)?;
     }
     let input = Scalars::Random.sample(len, SEED);
-    for device in devices {
+    for (device, kept) in devices.iter().zip(kept) {
         progress(lg, &device.info().name);
-        out.push(measure(plan, lg, device, &input)?);
+        out.push(measure(plan, kept, lg, device, &input)?);
     }
     Ok(())
 }
@@ -61,11 +67,10 @@ impl Kept {
 }
 
 /// The input, and an output that came back; on the device the data, the outputs and the scratch.
-fn room(plan: &Plan, lg: u32, len: usize, device: &dyn Device) -> Result<Room> {
+fn room(kept: Kept, lg: u32, len: usize, device: &dyn Device) -> Result<Room> {
     let data_bytes = (len * size_of::<Scalar>()) as u64;
     let named = |source| Error::Device { device: device.info().name.clone(), source };
     let layout = device.ntt_layout(lg).map_err(named)?;
-    let kept = Kept::of(plan, data_bytes, device).map_err(named)?;
     let device_bytes = [kept.size_bytes(), layout.workspace_bytes]
         .into_iter()
         .fold(data_bytes, u64::saturating_add);
@@ -74,13 +79,13 @@ fn room(plan: &Plan, lg: u32, len: usize, device: &dyn Device) -> Result<Room> {
 
 fn measure(
     plan: &Plan,
+    kept: Kept,
     lg: u32,
     device: &Arc<dyn Device>,
     input: &[Scalar],
 ) -> Result<Measurement> {
     let data_bytes = size_of_val(input) as u64;
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let kept = Kept::of(plan, data_bytes, &**device).map_err(named)?;
     let mut session = Session::new(device, plan.timeout, plan.steps)?;
     let layout = device.ntt_layout(lg).map_err(named)?;
     let lease = session.buffer("ntt_data", MemoryClass::Work, data_bytes).map_err(named)?;

@@ -12,13 +12,15 @@ mod faults;
 mod odd;
 #[cfg(feature = "sapling")]
 mod sapling;
+#[path = "../shared/seed.rs"]
+mod seed;
 mod several;
 
 use blstrs::Scalar;
 use ff::Field;
 use libtest_mimic::{Arguments, Completion, Trial};
-use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use seed::rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::generator::generate_parameters;
 use twinlock::groth16::params::Parameters;
@@ -90,16 +92,6 @@ fn not_built(backend: String) -> Trial {
         }
         Ok(Completion::ignored_with(problem))
     })
-}
-
-/// A generator whose seed is printed; `TWINLOCK_SEED` replays it.
-fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| rand::rngs::OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
 }
 
 fn options(device: &str) -> ProverOptions {

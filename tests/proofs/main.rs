@@ -5,15 +5,18 @@ mod layouts;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../shared/odd.rs"]
 mod odd;
+#[path = "../shared/seed.rs"]
+mod seed;
 mod tables;
 
+use seed::rng;
 use std::sync::Arc;
 
 use bellpepper_core::Circuit;
 use bellperson::groth16 as bp;
 use blstrs::{Bls12, Scalar};
 use ff::Field;
-use rand::{RngCore, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::assignment::{Assignment, synthesize};
@@ -22,17 +25,6 @@ use twinlock::groth16::params::{ParameterFile, ParameterSource, Parameters};
 use twinlock::{Error, Prover, ProverOptions, create_proof, create_random_proof_batch};
 
 use crate::odd::Odd;
-
-/// A generator whose seed is printed, so that a failing run can be replayed with
-/// `TWINLOCK_SEED`.
-fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| rand::rngs::OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
-}
 
 fn prover(change: impl FnOnce(&mut ProverOptions)) -> Prover {
     let mut options = ProverOptions::default();

@@ -1,5 +1,9 @@
 //! Cards, provers on them, and keys whose reads can be counted and held up.
 
+#[path = "../shared/seed.rs"]
+mod seed;
+
+pub use seed::rng;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -8,7 +12,6 @@ use std::time::Duration;
 
 use blstrs::Scalar;
 use ff::Field;
-use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use twinlock::circuits::mix::{Mix, MixShape, Profile};
 use twinlock::groth16::assignment::Assignment;
@@ -23,16 +26,6 @@ use twinlock_sim::{Arithmetic, Clock, Fault, SimCard, SimConfig};
 
 /// For what must come; only a failing test waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(600);
-
-/// A generator whose seed is printed; `TWINLOCK_SEED` replays it.
-pub fn rng() -> ChaCha20Rng {
-    let seed = std::env::var("TWINLOCK_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| rand::rngs::OsRng.next_u64());
-    println!("TWINLOCK_SEED={seed}");
-    ChaCha20Rng::seed_from_u64(seed)
-}
 
 /// Fails instead of hanging with `test`, whose thread is then left behind.
 pub fn without_hanging(test: impl FnOnce() + Send + 'static) {
