@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(CUT_THREADS)
 // Grid: windows.
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     digits_bin_starts(SHAPE_PARAMS, uint32_t *bin_counts, uint32_t *bin_starts) {
-    __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_THREADS / Scan::GROUP];
+    __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_GROUPS];
     const BinStarts bins{SHAPE, bin_counts, bin_starts};
     bins.scan(blockIdx.x).sum(sums, threadIdx.x);
     __syncthreads();
@@ -34,28 +34,35 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     bins.write(sums, groups, blockIdx.x, threadIdx.x);
 }
 
-// Grid: tiles of PARTITION_THREADS * PARTITION_LEN scalars, windows.
-extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
+// Grid: tiles of TILE scalars, windows. Dynamic shared memory: see `Sort`, by bins.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
     digits_partition(SHAPE_PARAMS, uint32_t window_first, const uint32_t *digits,
                      uint32_t *bin_cursors, Record *records) {
-    __shared__ Partition::Shared shared;
-    Partition::Registers mine;
+    extern __shared__ uint32_t shared[];
+    const Sort sort(shared, bin_bits);
+    Sort::Registers mine;
     const Partition partition{SHAPE, window_first, digits, bin_cursors, records};
-    partition.clear(shared, threadIdx.x);
+    sort.clear(threadIdx.x);
     __syncthreads();
-    partition.rank(shared, mine, blockIdx.x, blockIdx.y, threadIdx.x);
+    partition.rank(sort, mine, blockIdx.x, blockIdx.y, threadIdx.x);
     __syncthreads();
-    partition.reserve(shared, blockIdx.y, threadIdx.x);
+    sort.sum(threadIdx.x);
     __syncthreads();
-    partition.write(shared, mine, blockIdx.x, blockIdx.y, threadIdx.x);
+    sort.group(threadIdx.x);
+    __syncthreads();
+    sort.start(threadIdx.x);
+    __syncthreads();
+    partition.put(sort, mine, blockIdx.y, threadIdx.x);
+    __syncthreads();
+    partition.write(sort, blockIdx.x, blockIdx.y, threadIdx.x);
 }
 
 // Grid: chunks of CHUNK records, windows.
-extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     digits_count(SHAPE_PARAMS, uint32_t window_first, const void *records,
                  const uint32_t *bin_starts, uint32_t *counts) {
     __shared__ LowCounts shared;
-    const Count count{Records{SHAPE, window_first, records, bin_starts}, counts};
+    const Count count{Records{SHAPE, window_first, CHUNK, records, bin_starts}, counts};
     const uint32_t part = blockIdx.y;
     Records::Segment segment = count.from.first(part, blockIdx.x);
     while (segment.begin < segment.end) {
@@ -73,8 +80,8 @@ extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     digits_starts(SHAPE_PARAMS, uint32_t window_first, const uint32_t *bin_starts,
                   uint32_t *counts, uint32_t *offsets) {
-    __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_THREADS / Scan::GROUP];
-    const Starts starts{Records{SHAPE, window_first, nullptr, bin_starts}, counts, offsets};
+    __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_GROUPS];
+    const Starts starts{Records{SHAPE, window_first, CHUNK, nullptr, bin_starts}, counts, offsets};
     starts.scan(blockIdx.y, blockIdx.x).sum(sums, threadIdx.x);
     __syncthreads();
     Scan::group(sums, groups, threadIdx.x);
@@ -82,23 +89,30 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     starts.write(sums, groups, blockIdx.y, blockIdx.x, threadIdx.x);
 }
 
-// Grid: chunks of CHUNK records, windows.
-extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
+// Grid: chunks of CHUNK records, windows. Dynamic shared memory: see `Sort`, by the lower bits.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
     digits_place(SHAPE_PARAMS, uint32_t window_first, const void *records,
                  const uint32_t *bin_starts, uint32_t *cursors, uint32_t *entries) {
-    __shared__ LowCounts shared;
-    Place::Registers mine;
-    const Place place{Records{SHAPE, window_first, records, bin_starts}, cursors, entries};
+    extern __shared__ uint32_t shared[];
+    const Sort sort(shared, low_bits);
+    Sort::Registers mine;
+    const Place place{Records{SHAPE, window_first, TILE, records, bin_starts}, cursors, entries};
     const uint32_t part = blockIdx.y;
     Records::Segment segment = place.from.first(part, blockIdx.x);
     while (segment.begin < segment.end) {
-        shared.clear(place.from.shape, threadIdx.x);
+        sort.clear(threadIdx.x);
         __syncthreads();
-        place.rank(shared, mine, part, segment, threadIdx.x);
+        place.rank(sort, mine, part, segment, threadIdx.x);
         __syncthreads();
-        place.reserve(shared, part, segment, threadIdx.x);
+        sort.sum(threadIdx.x);
         __syncthreads();
-        place.write(shared, mine, part, segment, threadIdx.x);
+        sort.group(threadIdx.x);
+        __syncthreads();
+        sort.start(threadIdx.x);
+        __syncthreads();
+        place.put(sort, mine, part, segment, threadIdx.x);
+        __syncthreads();
+        place.write(sort, part, threadIdx.x);
         __syncthreads();
         segment = place.from.segment(part, blockIdx.x, segment.end, segment.bin);
     }

@@ -16,21 +16,22 @@
 // being the number of scalars. After `Cut` there is nothing but num_windows windows of so many more
 // scalars.
 //
-// Work is cut by position, never by bucket, and one address gets one atomic operation from a block
-// at most: a million equal scalars cost what a million different ones cost.
+// Work is cut by position, never by bucket, and one address of the device's memory gets one atomic
+// operation from a block's tile at most: a million equal scalars cost what a million different ones
+// cost. Memory takes whole sectors, so a tile is sorted in shared memory and written in runs.
 //
 // Each kernel is a list of phases with a barrier between them. A phase is a function of the block
 // and the thread, so that a test can play a block on the host.
 #pragma once
 
+#include "digits_sort.cuh"
 #include "field.cuh"
-#include "msm_atomic.cuh"
 
 namespace digits {
 
 constexpr uint32_t SIGN = 0x80000000u;
 // Blocks' sizes and limits are in ../src/sizes.rs. Records of a block of `Count` and `Place`:
-constexpr uint32_t CHUNK = PLACE_THREADS * PLACE_LEN;
+constexpr uint32_t CHUNK = SORT_THREADS * CHUNK_LEN;
 
 // A bucket's number is a bin's and `low_bits` lower bits. With one bin there is no partition:
 // records are the digits themselves, zeros included.
@@ -107,17 +108,21 @@ struct Cut {
     TL_HD void cut(uint32_t *shared, uint32_t block, uint32_t blocks, uint32_t thread) const {
         const uint64_t step = uint64_t(blocks) * CUT_THREADS;
         const uint32_t num_scalars = shape.len / tables;
-        for (uint64_t i = uint64_t(block) * CUT_THREADS + thread; i < num_scalars; i += step) {
-            Cutter cutter(Fr::load_read_only(scalars + 32 * i), shape.window_bits);
+        // Threads past the end go along, since a warp counts together.
+        for (uint64_t first = uint64_t(block) * CUT_THREADS; first < num_scalars; first += step) {
+            const uint64_t i = first + thread;
+            const bool is_scalar = i < num_scalars;
+            const uint64_t at = is_scalar ? i : num_scalars - 1;
+            Cutter cutter(Fr::load_read_only(scalars + 32 * at), shape.window_bits);
             // Past the top the digits are zeros.
             for (uint32_t t = 0; t < tables; t++)
                 for (uint32_t w = 0; w < shape.num_windows; w++) {
                     const uint32_t digit = cutter.next();
-                    digits[w * shape.stride + uint64_t(t) * num_scalars + i] = digit;
-                    if (shape.bin_bits != 0 && digit != 0) {
-                        const uint32_t bin = ((digit & ~SIGN) - 1) >> shape.low_bits;
-                        atomic_add(&shared[(w << shape.bin_bits) + bin], 1);
-                    }
+                    if (is_scalar)
+                        digits[w * shape.stride + uint64_t(t) * num_scalars + i] = digit;
+                    if (shape.bin_bits == 0) continue;
+                    const uint32_t bin = ((digit & ~SIGN) - 1) >> shape.low_bits;
+                    count_key(shared + (w << shape.bin_bits), bin, is_scalar && digit != 0);
                 }
         }
     }
@@ -126,42 +131,6 @@ struct Cut {
         for (uint32_t i = thread; i < num_counts(); i += CUT_THREADS)
             if (shared[i] != 0) atomic_add(&bin_counts[i], shared[i]);
     }
-};
-
-// Exclusive prefix sums of `len` words of one block, in three phases. Shared: SCAN_THREADS words
-// of each `sums` and `groups`.
-struct Scan {
-    static constexpr uint32_t GROUP = 16;
-
-    const uint32_t *values;
-    uint32_t len;
-
-    TL_HD uint32_t share() const { return (len + SCAN_THREADS - 1) / SCAN_THREADS; }
-    TL_HD uint32_t begin(uint32_t thread) const { return min(thread * share(), len); }
-    TL_HD uint32_t end(uint32_t thread) const { return min(begin(thread) + share(), len); }
-
-    TL_HD void sum(uint32_t *sums, uint32_t thread) const {
-        uint32_t total = 0;
-        for (uint32_t i = begin(thread); i < end(thread); i++) total += values[i];
-        sums[thread] = total;
-    }
-
-    TL_HD static void group(const uint32_t *sums, uint32_t *groups, uint32_t thread) {
-        if (thread >= SCAN_THREADS / GROUP) return;
-        uint32_t total = 0;
-        for (uint32_t i = 0; i < GROUP; i++) total += sums[thread * GROUP + i];
-        groups[thread] = total;
-    }
-
-    // The sum of what comes before a thread's first value.
-    TL_HD static uint32_t before(const uint32_t *sums, const uint32_t *groups, uint32_t thread) {
-        uint32_t total = 0;
-        for (uint32_t i = 0; i < thread / GROUP; i++) total += groups[i];
-        for (uint32_t i = thread / GROUP * GROUP; i < thread; i++) total += sums[i];
-        return total;
-    }
-
-    static TL_HD uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 };
 
 // Counts of bins to starts. One block a window. A window's starts have a last one more, its number
@@ -195,73 +164,54 @@ struct BinStarts {
 // Digits to records, those of a bin side by side. Windows from `window_first`, whose records come
 // one window after the other, `stride` of each.
 struct Partition {
-    struct Shared {
-        uint32_t counts[1 << MAX_BIN_BITS];
-    };
-    struct Registers {
-        uint32_t digit[PARTITION_LEN], rank[PARTITION_LEN];
-    };
-
     Shape shape;
     uint32_t window_first;
     const uint32_t *digits;
     uint32_t *bin_cursors;
     Record *records;
 
-    static TL_HD uint64_t index(uint32_t block, uint32_t thread, uint32_t k) {
-        return (uint64_t(block) * PARTITION_LEN + k) * PARTITION_THREADS + thread;
-    }
     TL_HD uint32_t bucket(uint32_t digit) const { return (digit & ~SIGN) - 1; }
 
-    TL_HD void clear(Shared &shared, uint32_t thread) const {
-        for (uint32_t i = thread; i < shape.num_bins(); i += PARTITION_THREADS)
-            shared.counts[i] = 0;
-    }
-
-    TL_HD void rank(Shared &shared, Registers &mine, uint32_t block, uint32_t part,
+    TL_HD void rank(const Sort &sort, Sort::Registers &mine, uint32_t tile, uint32_t part,
                     uint32_t thread) const {
         const uint32_t *window = digits + uint64_t(window_first + part) * shape.stride;
         TL_UNROLL
-        for (uint32_t k = 0; k < PARTITION_LEN; k++) {
-            const uint64_t i = index(block, thread, k);
-            mine.digit[k] = i < shape.len ? window[i] : 0;
+        for (uint32_t k = 0; k < SORT_LEN; k++) {
+            const uint64_t i = uint64_t(tile) * TILE + k * SORT_THREADS + thread;
+            mine.word[k] = i < shape.len ? window[i] : 0;
         }
         TL_UNROLL
-        for (uint32_t k = 0; k < PARTITION_LEN; k++) {
-            mine.rank[k] = 0;
-            if (mine.digit[k] != 0)
-                mine.rank[k] =
-                    atomic_add(&shared.counts[bucket(mine.digit[k]) >> shape.low_bits], 1);
-        }
+        for (uint32_t k = 0; k < SORT_LEN; k++)
+            mine.rank[k] =
+                sort.count(bucket(mine.word[k]) >> shape.low_bits, mine.word[k] != 0);
     }
 
-    // Counts become places.
-    TL_HD void reserve(Shared &shared, uint32_t part, uint32_t thread) const {
-        uint32_t *cursors = bin_cursors + ((window_first + part) << shape.bin_bits);
-        for (uint32_t i = thread; i < shape.num_bins(); i += PARTITION_THREADS)
-            if (shared.counts[i] != 0)
-                shared.counts[i] = atomic_add(&cursors[i], shared.counts[i]);
+    // A digit's number within the tile goes with it.
+    TL_HD void put(const Sort &sort, const Sort::Registers &mine, uint32_t part,
+                   uint32_t thread) const {
+        sort.reserve(bin_cursors + ((window_first + part) << shape.bin_bits), thread);
+        sort.put(mine, [=](uint32_t k, uint32_t) { return k * SORT_THREADS + thread; });
     }
 
-    TL_HD void write(const Shared &shared, const Registers &mine, uint32_t block, uint32_t part,
-                     uint32_t thread) const {
+    TL_HD void write(const Sort &sort, uint32_t tile, uint32_t part, uint32_t thread) const {
         Record *window = records + uint64_t(part) * shape.stride;
         TL_UNROLL
-        for (uint32_t k = 0; k < PARTITION_LEN; k++) {
-            if (mine.digit[k] == 0) continue;
-            const uint32_t at = bucket(mine.digit[k]);
-            const uint32_t position = shared.counts[at >> shape.low_bits] + mine.rank[k];
-            const uint32_t entry = uint32_t(index(block, thread, k)) | (mine.digit[k] & SIGN);
-            window[position] = Record{entry, at & ((1u << shape.low_bits) - 1)};
+        for (uint32_t k = 0; k < SORT_LEN; k++) {
+            const uint32_t at = k * SORT_THREADS + thread;
+            if (at >= sort.num_items()) return;
+            const uint32_t digit = sort.words[at], bucket = this->bucket(digit);
+            const uint32_t entry = (tile * TILE + sort.halves[at]) | (digit & SIGN);
+            window[sort.counts[bucket >> shape.low_bits] + at] =
+                Record{entry, bucket & ((1u << shape.low_bits) - 1)};
         }
     }
 };
 
-// What `Count` and `Place` go through: records, cut into chunks, and those into segments that lie
-// within one bin.
+// What `Count` and `Place` go through: records, cut into chunks, and those into segments of at most
+// `max_segment` that lie within one bin.
 struct Records {
     Shape shape;
-    uint32_t window_first;
+    uint32_t window_first, max_segment;
     // As `Partition` leaves them; with one bin, digits of all windows.
     const void *records;
     const uint32_t *bin_starts;
@@ -284,7 +234,7 @@ struct Records {
         const uint32_t all = total(part);
         const uint32_t end = chunk_end < all ? uint32_t(chunk_end) : all;
         if (begin >= end) return Segment{begin, begin, bin};
-        if (shape.bin_bits == 0) return Segment{begin, end, 0};
+        if (shape.bin_bits == 0) return Segment{begin, begin + part_of(end - begin), 0};
         const uint32_t *starts = this->starts(part);
         uint32_t low = bin, high = shape.num_bins();
         while (low + 1 < high) {
@@ -294,19 +244,26 @@ struct Records {
             else
                 high = middle;
         }
-        return Segment{begin, starts[low + 1] < end ? starts[low + 1] : end, low};
+        const uint32_t bin_end = starts[low + 1] < end ? starts[low + 1] : end;
+        return Segment{begin, begin + part_of(bin_end - begin), low};
     }
     TL_HD Segment first(uint32_t part, uint32_t chunk) const {
         return segment(part, chunk, chunk * CHUNK, 0);
     }
 
-    // A record with low = 2^32 - 1 is none.
-    TL_HD Record record(uint32_t part, uint32_t i) const {
+    // Halves where one part does not do: a full segment and a tiny one cost more.
+    TL_HD uint32_t part_of(uint32_t rest) const {
+        if (rest <= max_segment) return rest;
+        return rest >= 2 * max_segment ? max_segment : (rest + 1) / 2;
+    }
+
+    // A record with low = NONE is none.
+    TL_HD Record record(uint32_t part, uint64_t i) const {
         if (shape.bin_bits != 0)
             return static_cast<const Record *>(records)[uint64_t(part) * shape.stride + i];
         const uint32_t *digits = static_cast<const uint32_t *>(records);
         const uint32_t digit = digits[uint64_t(window_first + part) * shape.stride + i];
-        return Record{i | (digit & SIGN), (digit & ~SIGN) - 1};
+        return Record{uint32_t(i) | (digit & SIGN), (digit & ~SIGN) - 1};
     }
 };
 
@@ -314,20 +271,30 @@ struct LowCounts {
     uint32_t counts[1 << MAX_LOW_BITS];
 
     TL_HD void clear(const Shape &shape, uint32_t thread) {
-        for (uint32_t i = thread; i < (1u << shape.low_bits); i += PLACE_THREADS) counts[i] = 0;
+        for (uint32_t i = thread; i < (1u << shape.low_bits); i += SORT_THREADS) counts[i] = 0;
     }
 };
 
 // Adds each record to its bucket's count, all windows' buckets one after the other.
 struct Count {
+    // Records that a thread has in flight.
+    static constexpr uint32_t AHEAD = 8;
+
     Records from;
     uint32_t *counts;
 
     TL_HD void count(LowCounts &shared, uint32_t part, const Records::Segment &segment,
                      uint32_t thread) const {
-        for (uint32_t i = segment.begin + thread; i < segment.end; i += PLACE_THREADS) {
-            const Record record = from.record(part, i);
-            if (record.low != ~0u) atomic_add(&shared.counts[record.low], 1);
+        for (uint32_t first = segment.begin; first < segment.end; first += AHEAD * SORT_THREADS) {
+            uint32_t low[AHEAD];
+            TL_UNROLL
+            for (uint32_t k = 0; k < AHEAD; k++) {
+                const uint32_t i = first + k * SORT_THREADS + thread;
+                low[k] = i < segment.end ? from.record(part, i).low : NONE;
+            }
+            TL_UNROLL
+            for (uint32_t k = 0; k < AHEAD; k++)
+                count_key(shared.counts, low[k], low[k] != NONE);
         }
     }
 
@@ -336,7 +303,7 @@ struct Count {
         const Shape &shape = from.shape;
         uint32_t *bucket = counts + uint64_t(from.window_first + part) * shape.num_buckets() +
                            (segment.bin << shape.low_bits);
-        for (uint32_t i = thread; i < (1u << shape.low_bits); i += PLACE_THREADS)
+        for (uint32_t i = thread; i < (1u << shape.low_bits); i += SORT_THREADS)
             if (shared.counts[i] != 0) atomic_add(&bucket[i], shared.counts[i]);
     }
 };
@@ -379,51 +346,43 @@ struct Starts {
 
 // Puts each record's entry into its bucket's place.
 struct Place {
-    struct Registers {
-        // Rank within the segment and bucket, above it the bucket; all bits for none.
-        uint32_t rank[PLACE_LEN];
-    };
-    static constexpr uint32_t RANK_BITS = 15;
-    static_assert(CHUNK < (1u << RANK_BITS) && RANK_BITS + MAX_LOW_BITS < 32, "fits a word");
-
     Records from;
     uint32_t *cursors;
     uint32_t *entries;
 
-    TL_HD void rank(LowCounts &shared, Registers &mine, uint32_t part,
+    TL_HD void rank(const Sort &sort, Sort::Registers &mine, uint32_t part,
                     const Records::Segment &segment, uint32_t thread) const {
         TL_UNROLL
-        for (uint32_t k = 0; k < PLACE_LEN; k++) {
-            const uint32_t i = segment.begin + k * PLACE_THREADS + thread;
-            mine.rank[k] = ~0u;
-            if (i < segment.end) {
-                const uint32_t low = from.record(part, i).low;
-                if (low != ~0u)
-                    mine.rank[k] = atomic_add(&shared.counts[low], 1) | (low << RANK_BITS);
-            }
+        for (uint32_t k = 0; k < SORT_LEN; k++) {
+            const uint32_t at = k * SORT_THREADS + thread;
+            const Record record = at < segment.end - segment.begin
+                                      ? from.record(part, segment.begin + uint64_t(at))
+                                      : Record{0, NONE};
+            mine.word[k] = record.entry;
+            mine.rank[k] = record.low;
         }
+        TL_UNROLL
+        for (uint32_t k = 0; k < SORT_LEN; k++)
+            mine.rank[k] = sort.count(mine.rank[k], mine.rank[k] != NONE);
     }
 
-    // Counts become places.
-    TL_HD void reserve(LowCounts &shared, uint32_t part, const Records::Segment &segment,
-                       uint32_t thread) const {
+    // An entry's bucket goes with it.
+    TL_HD void put(const Sort &sort, const Sort::Registers &mine, uint32_t part,
+                   const Records::Segment &segment, uint32_t thread) const {
         const Shape &shape = from.shape;
-        uint32_t *bucket = cursors + uint64_t(from.window_first + part) * shape.num_buckets() +
-                           (segment.bin << shape.low_bits);
-        for (uint32_t i = thread; i < (1u << shape.low_bits); i += PLACE_THREADS)
-            if (shared.counts[i] != 0)
-                shared.counts[i] = atomic_add(&bucket[i], shared.counts[i]);
+        sort.reserve(cursors + uint64_t(from.window_first + part) * shape.num_buckets() +
+                         (segment.bin << shape.low_bits),
+                     thread);
+        sort.put(mine, [](uint32_t, uint32_t low) { return low; });
     }
 
-    TL_HD void write(const LowCounts &shared, const Registers &mine, uint32_t part,
-                     const Records::Segment &segment, uint32_t thread) const {
+    TL_HD void write(const Sort &sort, uint32_t part, uint32_t thread) const {
         uint32_t *window = entries + uint64_t(from.window_first + part) * from.shape.stride;
         TL_UNROLL
-        for (uint32_t k = 0; k < PLACE_LEN; k++) {
-            if (mine.rank[k] == ~0u) continue;
-            const uint32_t i = segment.begin + k * PLACE_THREADS + thread;
-            const uint32_t rank = mine.rank[k] & ((1u << RANK_BITS) - 1);
-            window[shared.counts[mine.rank[k] >> RANK_BITS] + rank] = from.record(part, i).entry;
+        for (uint32_t k = 0; k < SORT_LEN; k++) {
+            const uint32_t at = k * SORT_THREADS + thread;
+            if (at >= sort.num_items()) return;
+            window[sort.counts[sort.halves[at]] + at] = sort.words[at];
         }
     }
 };

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use twinlock_fields::FR;
 
 use crate::sizes::digits::{
-    CUT_THREADS, MAX_BIN_BITS, PARTITION_LEN, PARTITION_THREADS, PLACE_LEN, PLACE_THREADS,
-    RECORD_BYTES,
+    CHUNK_LEN, CUT_THREADS, MAX_BIN_BITS, RECORD_BYTES, SCAN_GROUPS, SCAN_THREADS, SORT_LEN,
+    SORT_THREADS,
 };
 
 /// Widths of a window.
@@ -143,12 +143,28 @@ impl Shape {
 
     /// Blocks, for each window, that partition `len` digits.
     pub const fn tiles(len: u32) -> u32 {
-        len.div_ceil(PARTITION_THREADS * PARTITION_LEN)
+        len.div_ceil(SORT_THREADS * SORT_LEN)
     }
 
     /// Blocks, for each window, that count or place `len` records.
     pub const fn chunks(len: u32) -> u32 {
-        len.div_ceil(PLACE_THREADS * PLACE_LEN)
+        len.div_ceil(SORT_THREADS * CHUNK_LEN)
+    }
+
+    /// Bytes of shared memory of a block that sorts by keys of so many bits: six of each item and
+    /// key, and the words of a scan.
+    const fn sort_shared_bytes(key_bits: u32) -> u32 {
+        6 * (SORT_THREADS * SORT_LEN + (1 << key_bits)) + 4 * (SCAN_THREADS + SCAN_GROUPS + 1)
+    }
+
+    /// Bytes of shared memory of a block that partitions.
+    pub const fn partition_shared_bytes(&self) -> u32 {
+        Self::sort_shared_bytes(self.bin_bits)
+    }
+
+    /// Bytes of shared memory of a block that places.
+    pub const fn place_shared_bytes(&self) -> u32 {
+        Self::sort_shared_bytes(self.low_bits())
     }
 
     /// The windows that are made plans of at once: the first, and how many.

@@ -35,14 +35,16 @@ sizes! {
         CUT_THREADS = 256;
         /// Threads of a block that makes starts of counts.
         SCAN_THREADS = 256;
-        /// Threads of a block that partitions digits.
-        PARTITION_THREADS = 512;
-        /// Digits that a thread partitions, in registers.
-        PARTITION_LEN = 16;
-        /// Threads of a block that counts or places records.
-        PLACE_THREADS = 512;
-        /// Records that a thread places, in registers.
-        PLACE_LEN = 32;
+        /// Groups that they sum their counts by.
+        SCAN_GROUPS = 16;
+        /// Threads of a block that partitions digits, or counts or places records.
+        SORT_THREADS = 512;
+        /// Digits or records that a thread sorts at once, in registers.
+        SORT_LEN = 16;
+        /// Blocks that sort, of one multiprocessor: by its shared memory three or four.
+        SORT_BLOCKS = 3;
+        /// Records for each thread of a block that counts or places, one sort after the other.
+        CHUNK_LEN = 32;
         /// The most upper bits of a bucket's number, by which digits are partitioned.
         MAX_BIN_BITS = 9;
         /// The most bits below those.

@@ -1,5 +1,6 @@
 // The kernels of digits and MSM, played block by block and thread by thread: between two barriers
 // each thread of a block runs its phase.
+#include <cstdlib>
 #include <vector>
 
 #include "digits.cuh"
@@ -31,14 +32,39 @@ void scan(const Scan &values, Write write) {
     phase(SCAN_THREADS, [&](uint32_t t) { write(sums.data(), groups.data(), t); });
 }
 
+// A block's dynamic shared memory, with a guard behind it.
+class SharedWords {
+    static constexpr uint32_t PATTERN = 0xdeadbeef, GUARD = 64;
+    std::vector<uint32_t> all;
+    size_t size;
+
+  public:
+    explicit SharedWords(uint32_t bytes)
+        : all((bytes + 3) / 4 + GUARD, PATTERN), size((bytes + 3) / 4) {}
+    uint32_t *words() { return all.data(); }
+    // Ends the process where something has been written behind the end.
+    void check() const {
+        for (size_t i = size; i < all.size(); i++)
+            if (all[i] != PATTERN) std::abort();
+    }
+};
+
 // As the host launches them: `Shape` of ../../src/digits.rs.
 struct DigitsGrid {
-    uint32_t cut_blocks, cut_shared_bytes, tiles, chunks, at_once;
+    uint32_t cut_blocks, cut_shared_bytes, tiles, partition_shared_bytes, chunks,
+        place_shared_bytes, at_once;
 };
 struct DigitsWork {
     uint32_t *bin_counts, *bin_starts, *counts;
     void *records;
 };
+
+// The phases of `Sort` between its items' counts and their places.
+void start(const Sort &sort) {
+    phase(SORT_THREADS, [&](uint32_t t) { sort.sum(t); });
+    phase(SORT_THREADS, [&](uint32_t t) { sort.group(t); });
+    phase(SORT_THREADS, [&](uint32_t t) { sort.start(t); });
+}
 
 void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, const char *scalars,
                uint32_t *offsets, uint32_t *entries, const DigitsWork &work) {
@@ -48,10 +74,12 @@ void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, cons
 
     const Cut cut{shape, tables, scalars, digits, work.bin_counts};
     for (uint32_t block = 0; block < grid.cut_blocks; block++) {
-        std::vector<uint32_t> shared(grid.cut_shared_bytes / 4, 0xdeadbeefu);
-        phase(CUT_THREADS, [&](uint32_t t) { cut.clear(shared.data(), t); });
-        phase(CUT_THREADS, [&](uint32_t t) { cut.cut(shared.data(), block, grid.cut_blocks, t); });
-        phase(CUT_THREADS, [&](uint32_t t) { cut.publish(shared.data(), t); });
+        SharedWords shared(grid.cut_shared_bytes);
+        uint32_t *bins = shared.words();
+        phase(CUT_THREADS, [&](uint32_t t) { cut.clear(bins, t); });
+        phase(CUT_THREADS, [&](uint32_t t) { cut.cut(bins, block, grid.cut_blocks, t); });
+        phase(CUT_THREADS, [&](uint32_t t) { cut.publish(bins, t); });
+        shared.check();
     }
     if (shape.bin_bits != 0) {
         const BinStarts bins{shape, work.bin_counts, work.bin_starts};
@@ -65,26 +93,28 @@ void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, cons
         for (uint32_t part = 0; shape.bin_bits != 0 && part < parts; part++)
             for (uint32_t tile = 0; tile < grid.tiles; tile++) {
                 const Partition partition{shape, first, digits, work.bin_counts, records};
-                Partition::Shared shared;
-                std::vector<Partition::Registers> mine(PARTITION_THREADS);
-                phase(PARTITION_THREADS, [&](uint32_t t) { partition.clear(shared, t); });
-                phase(PARTITION_THREADS,
-                      [&](uint32_t t) { partition.rank(shared, mine[t], tile, part, t); });
-                phase(PARTITION_THREADS, [&](uint32_t t) { partition.reserve(shared, part, t); });
-                phase(PARTITION_THREADS,
-                      [&](uint32_t t) { partition.write(shared, mine[t], tile, part, t); });
+                SharedWords shared(grid.partition_shared_bytes);
+                const Sort sort(shared.words(), shape.bin_bits);
+                std::vector<Sort::Registers> mine(SORT_THREADS);
+                phase(SORT_THREADS, [&](uint32_t t) { sort.clear(t); });
+                phase(SORT_THREADS,
+                      [&](uint32_t t) { partition.rank(sort, mine[t], tile, part, t); });
+                start(sort);
+                phase(SORT_THREADS, [&](uint32_t t) { partition.put(sort, mine[t], part, t); });
+                phase(SORT_THREADS, [&](uint32_t t) { partition.write(sort, tile, part, t); });
+                shared.check();
             }
-        const Records source{shape, first, work.records, work.bin_starts};
+        const Records source{shape, first, CHUNK, work.records, work.bin_starts};
         for (uint32_t part = 0; part < parts; part++)
             for (uint32_t chunk = 0; chunk < grid.chunks; chunk++) {
                 const Count count{source, work.counts};
                 LowCounts shared;
                 Records::Segment segment = source.first(part, chunk);
                 while (segment.begin < segment.end) {
-                    phase(PLACE_THREADS, [&](uint32_t t) { shared.clear(shape, t); });
-                    phase(PLACE_THREADS,
+                    phase(SORT_THREADS, [&](uint32_t t) { shared.clear(shape, t); });
+                    phase(SORT_THREADS,
                           [&](uint32_t t) { count.count(shared, part, segment, t); });
-                    phase(PLACE_THREADS,
+                    phase(SORT_THREADS,
                           [&](uint32_t t) { count.publish(shared, part, segment, t); });
                     segment = source.segment(part, chunk, segment.end, segment.bin);
                 }
@@ -98,20 +128,23 @@ void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, cons
                      });
         for (uint32_t part = 0; part < parts; part++)
             for (uint32_t chunk = 0; chunk < grid.chunks; chunk++) {
-                const Place place{source, work.counts, entries};
-                LowCounts shared;
-                std::vector<Place::Registers> mine(PLACE_THREADS);
-                Records::Segment segment = source.first(part, chunk);
+                const Records by_tiles{shape, first, TILE, work.records, work.bin_starts};
+                const Place place{by_tiles, work.counts, entries};
+                SharedWords shared(grid.place_shared_bytes);
+                const Sort sort(shared.words(), shape.low_bits);
+                std::vector<Sort::Registers> mine(SORT_THREADS);
+                Records::Segment segment = by_tiles.first(part, chunk);
                 while (segment.begin < segment.end) {
-                    phase(PLACE_THREADS, [&](uint32_t t) { shared.clear(shape, t); });
-                    phase(PLACE_THREADS,
-                          [&](uint32_t t) { place.rank(shared, mine[t], part, segment, t); });
-                    phase(PLACE_THREADS,
-                          [&](uint32_t t) { place.reserve(shared, part, segment, t); });
-                    phase(PLACE_THREADS,
-                          [&](uint32_t t) { place.write(shared, mine[t], part, segment, t); });
-                    segment = source.segment(part, chunk, segment.end, segment.bin);
+                    phase(SORT_THREADS, [&](uint32_t t) { sort.clear(t); });
+                    phase(SORT_THREADS,
+                          [&](uint32_t t) { place.rank(sort, mine[t], part, segment, t); });
+                    start(sort);
+                    phase(SORT_THREADS,
+                          [&](uint32_t t) { place.put(sort, mine[t], part, segment, t); });
+                    phase(SORT_THREADS, [&](uint32_t t) { place.write(sort, part, t); });
+                    segment = by_tiles.segment(part, chunk, segment.end, segment.bin);
                 }
+                shared.check();
             }
     }
 }
@@ -192,7 +225,7 @@ void ends(const Shape &shape, uint64_t *out) {
     const auto words = [](const void *at) { return reinterpret_cast<uintptr_t>(at) / 4; };
     const BinStarts bins{shape, none, none};
     const Scan scan = bins.scan(last);
-    const Records records{shape, last, nullptr, none};
+    const Records records{shape, last, CHUNK, nullptr, none};
     const Scan low = Starts{records, none, none}.scan(0, shape.num_bins() - 1);
     const msm::Plan plan{none, none, shape.num_windows, shape.num_buckets(), shape.len,
                          shape.stride};
@@ -207,13 +240,12 @@ void ends(const Shape &shape, uint64_t *out) {
 extern "C" {
 
 void twinlock_cuda_digits(uint32_t window_bits, uint32_t num_windows, uint32_t bin_bits,
-                          uint32_t len, uint64_t stride, uint32_t tables, const uint32_t *grid,
+                          uint32_t len, uint64_t stride, uint32_t tables, const DigitsGrid *grid,
                           const void *scalars, uint32_t *offsets, uint32_t *entries,
                           uint32_t *bin_counts, uint32_t *bin_starts, uint32_t *counts,
                           void *records) {
     const Shape shape{window_bits, num_windows, window_bits - 1 - bin_bits, bin_bits, len, stride};
-    make_plan(shape, tables, DigitsGrid{grid[0], grid[1], grid[2], grid[3], grid[4]},
-              static_cast<const char *>(scalars), offsets, entries,
+    make_plan(shape, tables, *grid, static_cast<const char *>(scalars), offsets, entries,
               DigitsWork{bin_counts, bin_starts, counts, records});
 }
 

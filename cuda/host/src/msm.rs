@@ -121,7 +121,9 @@ impl Plan {
             Shape::cut_blocks(scalars.len() as u32, sm_count),
             shape.cut_shared_bytes(),
             Shape::tiles(positions),
+            shape.partition_shared_bytes(),
             Shape::chunks(positions),
+            shape.place_shared_bytes(),
             shape.at_once,
         ];
         // SAFETY: reads the scalars; what is written is behind the parts' ends at most if these are

@@ -7,8 +7,7 @@ use twinlock_cuda_host::msm::{digits_ends, msm_part, msm_runs};
 use twinlock_cuda_kernels::digits::{MAX_ENTRIES, Shape, WINDOW_BITS, num_digits};
 use twinlock_cuda_kernels::msm::{Heads, Lines, resident, threads_of_wave};
 use twinlock_cuda_kernels::sizes::digits::{
-    MAX_BIN_BITS, MAX_LOW_BITS, PARTITION_LEN, PARTITION_THREADS, PLACE_LEN, PLACE_THREADS,
-    RECORD_BYTES,
+    CHUNK_LEN, MAX_BIN_BITS, MAX_LOW_BITS, RECORD_BYTES, SORT_LEN, SORT_THREADS,
 };
 use twinlock_cuda_kernels::sizes::msm::{G1_BLOCKS_PER_SM, G2_BLOCKS_PER_SM, MAX_WINDOWS};
 
@@ -35,6 +34,9 @@ const LENGTHS: [u64; 20] = [
     MAX_ENTRIES - 1,
     MAX_ENTRIES,
 ];
+
+/// Shared memory that a block may have on every card.
+const SHARED_BYTES: u32 = 96 << 10;
 
 /// Every shape of these lengths, of one table and of several.
 fn shapes() -> impl Iterator<Item = Shape> {
@@ -71,6 +73,8 @@ fn digits_stay_within_their_parts() {
         assert!(shape.num_windows <= MAX_WINDOWS && shape.bin_bits <= MAX_BIN_BITS, "{shape:?}");
         assert!(shape.low_bits() <= MAX_LOW_BITS, "{shape:?}");
         assert!(shape.cut_shared_bytes() <= 48 << 10, "{shape:?}");
+        assert!(shape.partition_shared_bytes() <= SHARED_BYTES, "{shape:?}");
+        assert!(shape.place_shared_bytes() <= SHARED_BYTES, "{shape:?}");
     }
     assert!(count > 1000, "{count} shapes");
 }
@@ -83,8 +87,8 @@ fn blocks_take_every_digit_once() {
             let end = u64::from(blocks) * u64::from(each);
             end >= shape.max_entries && end < shape.max_entries + u64::from(each)
         };
-        assert!(covers(Shape::tiles(len), PARTITION_THREADS * PARTITION_LEN), "{shape:?}");
-        assert!(covers(Shape::chunks(len), PLACE_THREADS * PLACE_LEN), "{shape:?}");
+        assert!(covers(Shape::tiles(len), SORT_THREADS * SORT_LEN), "{shape:?}");
+        assert!(covers(Shape::chunks(len), SORT_THREADS * CHUNK_LEN), "{shape:?}");
         let windows: Vec<u32> = (shape.rounds())
             .flat_map(|(first, count)| {
                 assert!(count <= shape.at_once);

@@ -6,9 +6,7 @@ use twinlock_api::op::{Digits, DigitsLayout, DigitsShape};
 use twinlock_api::{Error, Group, Result, View};
 use twinlock_cuda_kernels::digits::{ALIGN_BYTES, MAX_ENTRIES, num_digits};
 pub(super) use twinlock_cuda_kernels::digits::{Shape, WINDOW_BITS};
-use twinlock_cuda_kernels::sizes::digits::{
-    CUT_THREADS, PARTITION_THREADS, PLACE_THREADS, SCAN_THREADS,
-};
+use twinlock_cuda_kernels::sizes::digits::{CUT_THREADS, SCAN_THREADS, SORT_THREADS};
 
 use crate::card::Card;
 use crate::launcher::{Arg, Launcher};
@@ -107,14 +105,16 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
         let first = Arg::U32(first);
         if shape.bin_bits != 0 {
             let own = [first, digits, bin_counts, records];
-            launch("digits_partition", [tiles, windows], PARTITION_THREADS, 0, &own)?;
+            let shared_bytes = shape.partition_shared_bytes();
+            launch("digits_partition", [tiles, windows], SORT_THREADS, shared_bytes, &own)?;
         }
         let own = [first, records, bin_starts, counts];
-        launch("digits_count", [chunks, windows], PLACE_THREADS, 0, &own)?;
+        launch("digits_count", [chunks, windows], SORT_THREADS, 0, &own)?;
         let own = [first, bin_starts, counts, offsets];
         launch("digits_starts", [shape.num_bins(), windows], SCAN_THREADS, 0, &own)?;
         let own = [first, records, bin_starts, counts, entries];
-        launch("digits_place", [chunks, windows], PLACE_THREADS, 0, &own)?;
+        let shared_bytes = shape.place_shared_bytes();
+        launch("digits_place", [chunks, windows], SORT_THREADS, shared_bytes, &own)?;
     }
     Ok(())
 }
