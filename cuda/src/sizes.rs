@@ -52,10 +52,12 @@ sizes! {
     }
     /// Of `msm_accumulate.cuh` and `msm_reduce.cuh`.
     msm {
-        /// Threads of a block.
-        THREADS = 128;
+        /// Threads of a block, of G1. Four blocks' sums fill no more than 160 KiB of shared memory.
+        G1_THREADS = 128;
+        /// The same of G2.
+        G2_THREADS = 64;
         /// The most windows, as many as a scalar has of the least width, and the threads of the
-        /// block that plans runs.
+        /// blocks that plan runs and that finish windows.
         MAX_WINDOWS = 128;
         /// Runs are this long before there are more than one for each thread that fits the device.
         GOOD_RUN_LEN = 24;
@@ -65,9 +67,9 @@ sizes! {
         /// end at different times.
         MAX_WAVES = 4;
         /// Blocks that one multiprocessor keeps at least, of G1.
-        G1_BLOCKS_PER_SM = 3;
+        G1_BLOCKS_PER_SM = 4;
         /// The same of G2.
-        G2_BLOCKS_PER_SM = 2;
+        G2_BLOCKS_PER_SM = 4;
         /// Threads of a block that weighs a window's sums, of G1.
         G1_WEIGH_THREADS = 128;
         /// The same of G2.

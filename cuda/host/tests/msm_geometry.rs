@@ -10,7 +10,9 @@ use twinlock_cuda_kernels::sizes::digits::{
     MAX_BIN_BITS, MAX_LOW_BITS, PARTITION_LEN, PARTITION_THREADS, PLACE_LEN, PLACE_THREADS,
     RECORD_BYTES,
 };
-use twinlock_cuda_kernels::sizes::msm::{G1_BLOCKS_PER_SM, G2_BLOCKS_PER_SM, MAX_WINDOWS};
+use twinlock_cuda_kernels::sizes::msm::{
+    G1_BLOCKS_PER_SM, G1_THREADS, G2_BLOCKS_PER_SM, G2_THREADS, MAX_WINDOWS,
+};
 
 /// Around a row of words, a tile, a chunk, what is partitioned at once, and the most.
 const LENGTHS: [u64; 20] = [
@@ -107,7 +109,7 @@ fn runs_and_heads_stay_within_their_parts() {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for shape in shapes() {
         for (sm_count, blocks) in SM_COUNTS.into_iter().zip([2, 3, 3, 2]) {
-            let threads = threads_of_wave(resident(sm_count, blocks));
+            let threads = threads_of_wave(resident(sm_count, blocks, 128));
             let heads = Heads::new(threads, &shape, shape.max_entries);
             let [runs, keys, points] = heads.workspace_parts(&shape, 192);
             assert!(4 * (u64::from(shape.num_windows) + 2) <= runs);
@@ -144,8 +146,10 @@ fn runs_and_heads_stay_within_their_parts() {
 fn sums_read_every_point_once() {
     for window_bits in WINDOW_BITS {
         let shape = Shape::new(window_bits, 1, 1).expect("a shape");
-        for (sm_count, blocks) in [(1, G2_BLOCKS_PER_SM), (132, G1_BLOCKS_PER_SM)] {
-            let levels = Lines::levels(resident(sm_count, blocks), &shape);
+        for resident in
+            [resident(1, G2_BLOCKS_PER_SM, G2_THREADS), resident(132, G1_BLOCKS_PER_SM, G1_THREADS)]
+        {
+            let levels = Lines::levels(resident, &shape);
             let window = shape.num_windows - 1;
             let mut from: Option<Lines> = None;
             for to in &levels {
