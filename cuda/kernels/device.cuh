@@ -21,8 +21,10 @@
 
 #ifdef __CUDACC__
 #define TL_UNROLL _Pragma("unroll")
+#define TL_NO_UNROLL _Pragma("unroll 1")
 #else
 #define TL_UNROLL
+#define TL_NO_UNROLL
 #endif
 
 // A quad of words as one access.

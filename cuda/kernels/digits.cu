@@ -57,12 +57,12 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
     partition.write(sort, blockIdx.x, blockIdx.y, threadIdx.x);
 }
 
-// Grid: chunks of CHUNK records, windows.
+// Grid: chunks, as many as there are tiles; windows.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     digits_count(SHAPE_PARAMS, uint32_t window_first, const void *records,
                  const uint32_t *bin_starts, uint32_t *counts) {
     __shared__ LowCounts shared;
-    const Count count{Records{SHAPE, window_first, CHUNK, records, bin_starts}, counts};
+    const Count count{Records{SHAPE, window_first, gridDim.x, records, bin_starts}, counts};
     const uint32_t part = blockIdx.y;
     Records::Segment segment = count.from.first(part, blockIdx.x);
     while (segment.begin < segment.end) {
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     digits_starts(SHAPE_PARAMS, uint32_t window_first, const uint32_t *bin_starts,
                   uint32_t *counts, uint32_t *offsets) {
     __shared__ uint32_t sums[SCAN_THREADS], groups[SCAN_GROUPS];
-    const Starts starts{Records{SHAPE, window_first, CHUNK, nullptr, bin_starts}, counts, offsets};
+    const Starts starts{Records{SHAPE, window_first, 1, nullptr, bin_starts}, counts, offsets};
     starts.scan(blockIdx.y, blockIdx.x).sum(sums, threadIdx.x);
     __syncthreads();
     Scan::group(sums, groups, threadIdx.x);
@@ -89,14 +89,14 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     starts.write(sums, groups, blockIdx.y, blockIdx.x, threadIdx.x);
 }
 
-// Grid: chunks of CHUNK records, windows. Dynamic shared memory: see `Sort`, by the lower bits.
+// Grid: chunks, as many as there are tiles; windows. Dynamic shared memory: see `Sort`, by the lower bits.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
     digits_place(SHAPE_PARAMS, uint32_t window_first, const void *records,
                  const uint32_t *bin_starts, uint32_t *cursors, uint32_t *entries) {
     extern __shared__ uint32_t shared[];
     const Sort sort(shared, low_bits);
     Sort::Registers mine;
-    const Place place{Records{SHAPE, window_first, TILE, records, bin_starts}, cursors, entries};
+    const Place place{Records{SHAPE, window_first, gridDim.x, records, bin_starts}, cursors, entries};
     const uint32_t part = blockIdx.y;
     Records::Segment segment = place.from.first(part, blockIdx.x);
     while (segment.begin < segment.end) {

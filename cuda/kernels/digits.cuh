@@ -30,8 +30,7 @@
 namespace digits {
 
 constexpr uint32_t SIGN = 0x80000000u;
-// Blocks' sizes and limits are in ../src/sizes.rs. Records of a block of `Count` and `Place`:
-constexpr uint32_t CHUNK = SORT_THREADS * CHUNK_LEN;
+// Blocks' sizes and limits are in ../src/sizes.rs.
 
 // A bucket's number is a bin's and `low_bits` lower bits. With one bin there is no partition:
 // records are the digits themselves, zeros included.
@@ -108,21 +107,17 @@ struct Cut {
     TL_HD void cut(uint32_t *shared, uint32_t block, uint32_t blocks, uint32_t thread) const {
         const uint64_t step = uint64_t(blocks) * CUT_THREADS;
         const uint32_t num_scalars = shape.len / tables;
-        // Threads past the end go along, since a warp counts together.
-        for (uint64_t first = uint64_t(block) * CUT_THREADS; first < num_scalars; first += step) {
-            const uint64_t i = first + thread;
-            const bool is_scalar = i < num_scalars;
-            const uint64_t at = is_scalar ? i : num_scalars - 1;
-            Cutter cutter(Fr::load_read_only(scalars + 32 * at), shape.window_bits);
+        for (uint64_t i = uint64_t(block) * CUT_THREADS + thread; i < num_scalars; i += step) {
+            Cutter cutter(Fr::load_read_only(scalars + 32 * i), shape.window_bits);
             // Past the top the digits are zeros.
             for (uint32_t t = 0; t < tables; t++)
                 for (uint32_t w = 0; w < shape.num_windows; w++) {
                     const uint32_t digit = cutter.next();
-                    if (is_scalar)
-                        digits[w * shape.stride + uint64_t(t) * num_scalars + i] = digit;
-                    if (shape.bin_bits == 0) continue;
-                    const uint32_t bin = ((digit & ~SIGN) - 1) >> shape.low_bits;
-                    count_key(shared + (w << shape.bin_bits), bin, is_scalar && digit != 0);
+                    digits[w * shape.stride + uint64_t(t) * num_scalars + i] = digit;
+                    if (shape.bin_bits != 0 && digit != 0) {
+                        const uint32_t bin = ((digit & ~SIGN) - 1) >> shape.low_bits;
+                        atomic_add(&shared[(w << shape.bin_bits) + bin], 1);
+                    }
                 }
         }
     }
@@ -207,11 +202,11 @@ struct Partition {
     }
 };
 
-// What `Count` and `Place` go through: records, cut into chunks, and those into segments of at most
-// `max_segment` that lie within one bin.
+// What `Count` and `Place` go through: records, cut into as many chunks in each window, and those into
+// segments that lie within one bin.
 struct Records {
     Shape shape;
-    uint32_t window_first, max_segment;
+    uint32_t window_first, chunks;
     // As `Partition` leaves them; with one bin, digits of all windows.
     const void *records;
     const uint32_t *bin_starts;
@@ -228,13 +223,21 @@ struct Records {
         return shape.bin_bits == 0 ? shape.len : starts(part)[shape.num_bins()];
     }
 
+    static_assert(MIN_CHUNK <= TILE, "a segment is sorted at once");
+    // At most a tile. Where most digits are zeros all blocks take part, too: a chunk over many bins
+    // would keep one block long.
+    TL_HD uint32_t chunk_len(uint32_t part) const {
+        const uint32_t len = uint32_t((uint64_t(total(part)) + chunks - 1) / chunks);
+        return len < MIN_CHUNK ? MIN_CHUNK : len;
+    }
+
     // The segment from `begin`, or an empty one at the end of the chunk.
     TL_HD Segment segment(uint32_t part, uint32_t chunk, uint32_t begin, uint32_t bin) const {
-        const uint64_t chunk_end = (uint64_t(chunk) + 1) * CHUNK;
+        const uint64_t chunk_end = (uint64_t(chunk) + 1) * chunk_len(part);
         const uint32_t all = total(part);
         const uint32_t end = chunk_end < all ? uint32_t(chunk_end) : all;
         if (begin >= end) return Segment{begin, begin, bin};
-        if (shape.bin_bits == 0) return Segment{begin, begin + part_of(end - begin), 0};
+        if (shape.bin_bits == 0) return Segment{begin, end, 0};
         const uint32_t *starts = this->starts(part);
         uint32_t low = bin, high = shape.num_bins();
         while (low + 1 < high) {
@@ -244,17 +247,12 @@ struct Records {
             else
                 high = middle;
         }
-        const uint32_t bin_end = starts[low + 1] < end ? starts[low + 1] : end;
-        return Segment{begin, begin + part_of(bin_end - begin), low};
+        return Segment{begin, starts[low + 1] < end ? starts[low + 1] : end, low};
     }
     TL_HD Segment first(uint32_t part, uint32_t chunk) const {
-        return segment(part, chunk, chunk * CHUNK, 0);
-    }
-
-    // Halves where one part does not do: a full segment and a tiny one cost more.
-    TL_HD uint32_t part_of(uint32_t rest) const {
-        if (rest <= max_segment) return rest;
-        return rest >= 2 * max_segment ? max_segment : (rest + 1) / 2;
+        const uint64_t begin = uint64_t(chunk) * chunk_len(part);
+        const uint32_t all = total(part);
+        return segment(part, chunk, begin < all ? uint32_t(begin) : all, 0);
     }
 
     // A record with low = NONE is none.
@@ -277,25 +275,21 @@ struct LowCounts {
 
 // Adds each record to its bucket's count, all windows' buckets one after the other.
 struct Count {
-    // Records that a thread has in flight.
-    static constexpr uint32_t AHEAD = 8;
-
     Records from;
     uint32_t *counts;
 
     TL_HD void count(LowCounts &shared, uint32_t part, const Records::Segment &segment,
                      uint32_t thread) const {
-        for (uint32_t first = segment.begin; first < segment.end; first += AHEAD * SORT_THREADS) {
-            uint32_t low[AHEAD];
-            TL_UNROLL
-            for (uint32_t k = 0; k < AHEAD; k++) {
-                const uint32_t i = first + k * SORT_THREADS + thread;
-                low[k] = i < segment.end ? from.record(part, i).low : NONE;
-            }
-            TL_UNROLL
-            for (uint32_t k = 0; k < AHEAD; k++)
-                count_key(shared.counts, low[k], low[k] != NONE);
+        // All are in flight before the first is counted.
+        uint32_t low[SORT_LEN];
+        TL_UNROLL
+        for (uint32_t k = 0; k < SORT_LEN; k++) {
+            const uint64_t i = uint64_t(segment.begin) + k * SORT_THREADS + thread;
+            low[k] = i < segment.end ? from.record(part, i).low : NONE;
         }
+        TL_UNROLL
+        for (uint32_t k = 0; k < SORT_LEN; k++)
+            if (low[k] != NONE) atomic_add(&shared.counts[low[k]], 1);
     }
 
     TL_HD void publish(const LowCounts &shared, uint32_t part, const Records::Segment &segment,

@@ -85,8 +85,7 @@ struct Sort {
     }
 
     TL_HD uint32_t count(uint32_t key, bool is_item) const {
-        const uint32_t rank = count_key(counts, key, is_item);
-        return is_item ? rank | (key << RANK_BITS) : NONE;
+        return is_item ? atomic_add(&counts[key], 1) | (key << RANK_BITS) : NONE;
     }
 
     TL_HD void sum(uint32_t thread) const {

@@ -11,6 +11,8 @@
 template <class P>
 struct alignas(16) Mont {
     static constexpr int N = P::N;
+    // Whether `dot` takes less than two products.
+    static constexpr bool HAS_DOT = true;
     static_assert(N % 4 == 0, "quads");
 
     uint32_t l[N];
@@ -46,6 +48,18 @@ struct alignas(16) Mont {
     TL_HD void store(void *at) const {
         TL_UNROLL
         for (int i = 0; i < N / 4; i++) store_quad(static_cast<char *>(at) + 16 * i, quad(i));
+    }
+
+    // Quads so many bytes apart.
+    static TL_HD Mont load_apart(const char *at, uint32_t stride) {
+        Mont out;
+        TL_UNROLL
+        for (int i = 0; i < N / 4; i++) out.set_quad(i, load_quad(at + i * stride));
+        return out;
+    }
+    TL_HD void store_apart(char *at, uint32_t stride) const {
+        TL_UNROLL
+        for (int i = 0; i < N / 4; i++) store_quad(at + i * stride, quad(i));
     }
 
     TL_HD Quad quad(int i) const {
@@ -163,6 +177,98 @@ struct alignas(16) Mont {
         return joined(even, odd).subtract_if_not_below();
     }
 
+    // A product before its reduction: below R times the modulus.
+    struct Wide {
+        uint32_t l[2 * N];
+
+        // Without a carry out.
+        TL_HD Wide operator+(const Wide &b) const {
+            Wide sum;
+            Carry carry;
+            sum.l[0] = add_cc(l[0], b.l[0], carry);
+            TL_UNROLL
+            for (int i = 1; i < 2 * N - 1; i++) sum.l[i] = addc_cc(l[i], b.l[i], carry);
+            sum.l[2 * N - 1] = addc(l[2 * N - 1], b.l[2 * N - 1], carry);
+            return sum;
+        }
+
+        // R times the modulus more where that is negative.
+        TL_HD Wide operator-(const Wide &b) const {
+            Wide out;
+            Carry carry;
+            out.l[0] = sub_cc(l[0], b.l[0], carry);
+            TL_UNROLL
+            for (int i = 1; i < 2 * N; i++) out.l[i] = subc_cc(l[i], b.l[i], carry);
+            const uint32_t borrow = subc(0, 0, carry);
+            out.l[N] = add_cc(out.l[N], P::modulus(0) & borrow, carry);
+            TL_UNROLL
+            for (int i = 1; i < N - 1; i++)
+                out.l[N + i] = addc_cc(out.l[N + i], P::modulus(i) & borrow, carry);
+            out.l[2 * N - 1] = addc(out.l[2 * N - 1], P::modulus(N - 1) & borrow, carry);
+            return out;
+        }
+
+        // Less one that is not larger.
+        TL_HD Wide less(const Wide &b) const {
+            Wide out;
+            Carry carry;
+            out.l[0] = sub_cc(l[0], b.l[0], carry);
+            TL_UNROLL
+            for (int i = 1; i < 2 * N - 1; i++) out.l[i] = subc_cc(l[i], b.l[i], carry);
+            out.l[2 * N - 1] = subc(l[2 * N - 1], b.l[2 * N - 1], carry);
+            return out;
+        }
+
+        // Over R.
+        TL_HD Mont reduced() const {
+            Mont out;
+            Carry carry;
+            TL_UNROLL
+            for (int i = 0; i < N; i++) out.l[i] = l[i];
+            out = out.divided_by_r();
+            out.l[0] = add_cc(out.l[0], l[N], carry);
+            TL_UNROLL
+            for (int i = 1; i < N - 1; i++) out.l[i] = addc_cc(out.l[i], l[N + i], carry);
+            out.l[N - 1] = addc(out.l[N - 1], l[2 * N - 1], carry);
+            return out.subtract_if_not_below();
+        }
+    };
+
+    // The limbs of both may be any.
+    TL_HD Wide wide(const Mont &b) const {
+        uint32_t even[2 * N], odd[2 * N];
+        TL_UNROLL
+        for (int i = 0; i < 2 * N; i++) even[i] = odd[i] = 0;
+        // odd[k] is limb k + 1: pairs start at even k in both.
+        TL_UNROLL
+        for (int i = 0; i < N; i += 2) {
+            add_half_row(even, i, 0, b.l[i]);
+            add_half_row(odd, i, 1, b.l[i]);
+            add_half_row(odd, i, 0, b.l[i + 1]);
+            add_half_row(even, i + 2, 1, b.l[i + 1]);
+        }
+        Wide out;
+        Carry carry;
+        out.l[0] = even[0];
+        out.l[1] = add_cc(even[1], odd[0], carry);
+        TL_UNROLL
+        for (int i = 2; i < 2 * N - 1; i++) out.l[i] = addc_cc(even[i], odd[i - 1], carry);
+        out.l[2 * N - 1] = addc(even[2 * N - 1], odd[2 * N - 2], carry);
+        return out;
+    }
+
+    // The sum, not reduced.
+    TL_HD Mont unreduced_sum(const Mont &b) const {
+        static_assert(N == 12, "Fp has bits to spare, Fr has one");
+        Mont sum;
+        Carry carry;
+        sum.l[0] = add_cc(l[0], b.l[0], carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) sum.l[i] = addc_cc(l[i], b.l[i], carry);
+        sum.l[N - 1] = addc(l[N - 1], b.l[N - 1], carry);
+        return sum;
+    }
+
     // The integer that this is the Montgomery form of.
     TL_HD Mont from_montgomery() const {
         Mont out = *this;
@@ -192,6 +298,19 @@ struct alignas(16) Mont {
 
   private:
     static TL_HD const char *bytes(const void *at) { return static_cast<const char *>(at); }
+
+    // Adds each second limb from `first` on times b, the first of them at sum[at].
+    TL_HD void add_half_row(uint32_t (&sum)[2 * N], int at, int first, uint32_t b) const {
+        Carry carry;
+        sum[at] = mad_lo_cc(l[first], b, sum[at], carry);
+        sum[at + 1] = madc_hi_cc(l[first], b, sum[at + 1], carry);
+        TL_UNROLL
+        for (int j = 2; j < N; j += 2) {
+            sum[at + j] = madc_lo_cc(l[first + j], b, sum[at + j], carry);
+            sum[at + j + 1] = madc_hi_cc(l[first + j], b, sum[at + j + 1], carry);
+        }
+        if (at + N < 2 * N) sum[at + N] = addc(sum[at + N], 0, carry);
+    }
 
     // low + high 2^32 = *this b.
     TL_HD void first_row(uint32_t (&low)[N], uint32_t (&high)[N], uint32_t b) const {
@@ -351,36 +470,28 @@ struct alignas(16) Mont {
             add_products(odd, 2 * i, i, i + 1);
             if (i + 2 < N) add_products(even, 2 * i + 2, i, i + 2);
         }
-        uint32_t wide[2 * N];
+        Wide square;
         Carry carry;
         // Their sum is below 2^(32 (2 N - 1)) / 2.
-        wide[1] = odd[0];
-        wide[2] = add_cc(even[2], odd[1], carry);
+        square.l[1] = odd[0];
+        square.l[2] = add_cc(even[2], odd[1], carry);
         TL_UNROLL
-        for (int i = 3; i < 2 * N - 2; i++) wide[i] = addc_cc(even[i], odd[i - 1], carry);
-        wide[2 * N - 2] = addc(even[2 * N - 2], odd[2 * N - 3], carry);
-        wide[1] = add_cc(wide[1], wide[1], carry);
+        for (int i = 3; i < 2 * N - 2; i++) square.l[i] = addc_cc(even[i], odd[i - 1], carry);
+        square.l[2 * N - 2] = addc(even[2 * N - 2], odd[2 * N - 3], carry);
+        square.l[1] = add_cc(square.l[1], square.l[1], carry);
         TL_UNROLL
-        for (int i = 2; i < 2 * N - 2; i++) wide[i] = addc_cc(wide[i], wide[i], carry);
-        wide[2 * N - 2] = addc(wide[2 * N - 2], wide[2 * N - 2], carry);
-        wide[0] = mad_lo_cc(l[0], l[0], 0, carry);
-        wide[1] = madc_hi_cc(l[0], l[0], wide[1], carry);
+        for (int i = 2; i < 2 * N - 2; i++) square.l[i] = addc_cc(square.l[i], square.l[i], carry);
+        square.l[2 * N - 2] = addc(square.l[2 * N - 2], square.l[2 * N - 2], carry);
+        square.l[0] = mad_lo_cc(l[0], l[0], 0, carry);
+        square.l[1] = madc_hi_cc(l[0], l[0], square.l[1], carry);
         TL_UNROLL
         for (int i = 1; i < N - 1; i++) {
-            wide[2 * i] = madc_lo_cc(l[i], l[i], wide[2 * i], carry);
-            wide[2 * i + 1] = madc_hi_cc(l[i], l[i], wide[2 * i + 1], carry);
+            square.l[2 * i] = madc_lo_cc(l[i], l[i], square.l[2 * i], carry);
+            square.l[2 * i + 1] = madc_hi_cc(l[i], l[i], square.l[2 * i + 1], carry);
         }
-        wide[2 * N - 2] = madc_lo_cc(l[N - 1], l[N - 1], wide[2 * N - 2], carry);
-        wide[2 * N - 1] = madc_hi(l[N - 1], l[N - 1], 0, carry);
-        Mont low;
-        TL_UNROLL
-        for (int i = 0; i < N; i++) low.l[i] = wide[i];
-        low = low.divided_by_r();
-        low.l[0] = add_cc(low.l[0], wide[N], carry);
-        TL_UNROLL
-        for (int i = 1; i < N - 1; i++) low.l[i] = addc_cc(low.l[i], wide[N + i], carry);
-        low.l[N - 1] = addc(low.l[N - 1], wide[2 * N - 1], carry);
-        return low.subtract_if_not_below();
+        square.l[2 * N - 2] = madc_lo_cc(l[N - 1], l[N - 1], square.l[2 * N - 2], carry);
+        square.l[2 * N - 1] = madc_hi(l[N - 1], l[N - 1], 0, carry);
+        return square.reduced();
     }
 
     // Adds l[i] l[j] for each second j from `first`, the first of them at sum[at].

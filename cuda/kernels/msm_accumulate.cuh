@@ -10,7 +10,7 @@
 // can have no head.
 #pragma once
 
-#include "curve.cuh"
+#include "kept_sum.cuh"
 
 namespace msm {
 
@@ -150,16 +150,15 @@ struct Sums {
     char *heads;
     uint32_t *keys;
 
-    template <class F>
-    TL_HD void store(bool is_head, uint32_t run, uint32_t bucket, const Xyzz<F> &sum) const {
-        char *at = is_head ? point_at<F>(heads, run) : point_at<F>(accumulator, bucket);
-        sum.store(at);
+    template <class F, class Sum>
+    TL_HD void store(bool is_head, uint32_t run, uint32_t bucket, const Sum &sum) const {
+        sum.store(is_head ? point_at<F>(heads, run) : point_at<F>(accumulator, bucket));
         if (is_head) keys[run] = bucket;
     }
 };
 
-// A run of entries, and the bucket that its owner is filling.
-template <class F>
+// A run of entries, and the bucket that its owner is filling: `Sum` is a `KeptSum`.
+template <class F, class Sum>
 class Run {
     const Plan &plan;
     const Sums &sums;
@@ -170,7 +169,7 @@ class Run {
   public:
     const uint32_t *entries;
     uint32_t begin, end;
-    Xyzz<F> sum;
+    Sum sum;
 
     // Whether there is such a run; its key is written.
     static TL_HD bool exists(const Plan &plan, const Runs &runs, const Sums &sums,
@@ -180,8 +179,8 @@ class Run {
         return run < runs.first(plan.num_windows);
     }
 
-    TL_HD Run(const Plan &plan, const Runs &runs, const Sums &sums, uint32_t run)
-        : plan(plan), sums(sums), run(run) {
+    TL_HD Run(const Plan &plan, const Runs &runs, const Sums &sums, const Sum &sum, uint32_t run)
+        : plan(plan), sums(sums), run(run), sum(sum) {
         const uint32_t window = runs.window_of(plan.num_windows, run);
         table = plan.table(window);
         entries = plan.entries + window * plan.stride;
@@ -192,8 +191,10 @@ class Run {
         bucket = plan.bucket_at(table, 0, begin);
         bucket_end = table[bucket + 1];
         is_head = table[bucket] < begin;
-        sum = Xyzz<F>::identity();
-        if (!is_head) sum = Xyzz<F>::load(point_at<F>(sums.accumulator, first_bucket + bucket));
+        if (is_head)
+            sum.clear();
+        else
+            load();
     }
 
     // Makes `sum` that of the bucket that owns a position, not before the last one asked for.
@@ -204,18 +205,19 @@ class Run {
         bucket++;
         if (table[bucket + 1] <= position) bucket = plan.bucket_at(table, bucket, position);
         bucket_end = table[bucket + 1];
-        sum = Xyzz<F>::load(point_at<F>(sums.accumulator, first_bucket + bucket));
+        load();
     }
 
-    TL_HD void flush() const { sums.store(is_head, run, first_bucket + bucket, sum); }
+    TL_HD void load() const { sum.load(point_at<F>(sums.accumulator, first_bucket + bucket)); }
+    TL_HD void flush() const { sums.store<F>(is_head, run, first_bucket + bucket, sum); }
 };
 
 // One thread a run; `max_runs` keys are written.
-template <class F, bool HAS_TABLES>
+template <class F, bool HAS_TABLES, class Sum>
 static TL_HD void accumulate(const Plan &plan, const Runs &runs, const Bases<HAS_TABLES> &bases,
-                             const Sums &sums, uint32_t max_runs, uint32_t id) {
-    if (!Run<F>::exists(plan, runs, sums, max_runs, id)) return;
-    Run<F> run(plan, runs, sums, id);
+                             const Sums &sums, const Sum &sum, uint32_t max_runs, uint32_t id) {
+    if (!Run<F, Sum>::exists(plan, runs, sums, max_runs, id)) return;
+    Run<F, Sum> run(plan, runs, sums, sum, id);
     // Entries without a base are passed over before an addition, so that the threads of a warp
     // add together.
     uint32_t ahead = run.begin, entry = 0, index = NO_BASE;
@@ -251,8 +253,8 @@ struct Level {
 };
 
 // One thread a run of heads.
-template <class F>
-static TL_HD void fold(const Sums &sums, const Level &level, uint32_t id) {
+template <class F, class Sum>
+static TL_HD void fold(const Sums &sums, const Level &level, const Sum &sum, uint32_t id) {
     if (id >= level.runs_out()) return;
     const uint32_t begin = id * level.run_len;
     const uint32_t end =
@@ -263,21 +265,20 @@ static TL_HD void fold(const Sums &sums, const Level &level, uint32_t id) {
     sums.keys[run] = NO_KEY;
     uint32_t current = NO_KEY;
     bool is_head = false;
-    Xyzz<F> sum = Xyzz<F>::identity();
     for (uint32_t i = begin; i < end; i++) {
         const uint32_t key = keys[i];
         if (key != current) {
-            if (current != NO_KEY) sums.store(is_head, run, current, sum);
+            if (current != NO_KEY) sums.store<F>(is_head, run, current, sum);
             current = key;
-            if (key != NO_KEY) {
-                is_head = i == begin && i != 0 && keys[i - 1] == key;
-                sum = is_head ? Xyzz<F>::identity()
-                              : Xyzz<F>::load(point_at<F>(sums.accumulator, key));
-            }
+            is_head = key != NO_KEY && i == begin && i != 0 && keys[i - 1] == key;
+            if (is_head)
+                sum.clear();
+            else if (key != NO_KEY)
+                sum.load(point_at<F>(sums.accumulator, key));
         }
-        if (key != NO_KEY) sum.add(Xyzz<F>::load(point_at<F>(heads, i)));
+        if (key != NO_KEY) sum.add_stored(point_at<F>(heads, i));
     }
-    if (current != NO_KEY) sums.store(is_head, run, current, sum);
+    if (current != NO_KEY) sums.store<F>(is_head, run, current, sum);
 }
 
 }  // namespace msm

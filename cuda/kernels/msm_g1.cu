@@ -11,8 +11,8 @@ extern "C" __global__ void __launch_bounds__(msm::MAX_WINDOWS)
     if (threadIdx.x == 0) msm::Runs{runs}.plan(counts, num_windows, resident);
 }
 
-MSM_ACCUMULATE(msm_accumulate_g1, msm_accumulate_tables_g1, Fp, msm::G1_BLOCKS_PER_SM)
-MSM_FOLD(msm_fold_g1, Called<Fp>, msm::G1_BLOCKS_PER_SM)
-MSM_SUM(msm_sum_g1, Fp, msm::G1_BLOCKS_PER_SM)
+MSM_ACCUMULATE(msm_accumulate_g1, msm_accumulate_tables_g1, Fp, msm::G1_THREADS, msm::G1_BLOCKS_PER_SM)
+MSM_FOLD(msm_fold_g1, Fp, msm::G1_THREADS, msm::G1_BLOCKS_PER_SM)
+MSM_SUM(msm_sum_g1, Fp, msm::G1_THREADS, msm::G1_BLOCKS_PER_SM)
 MSM_WEIGH(msm_weigh_g1, Called<Fp>, msm::G1_WEIGH_THREADS)
 MSM_FINISH(msm_finish_g1, Called<Fp>)

@@ -65,17 +65,17 @@ TL_HD Part part_of_parts(const Lines &in, const Lines &out, uint32_t window, uin
 }
 
 // Partial sums, of buckets if `in` has no parts, else of partial sums. One thread each.
-template <class F>
+template <class F, class Sum>
 static TL_HD void sum(const Lines &in, const Lines &out, uint32_t num_windows, const char *points,
-                      char *sums, uint32_t id) {
+                      char *sums, const Sum &sum, uint32_t id) {
     const uint32_t window = id / out.num_points();
     if (window >= num_windows) return;
     const uint32_t at = id % out.num_points();
     const Part part = in.row_parts == 0 ? part_of_buckets(out, window, at)
                                         : part_of_parts(in, out, window, at);
-    Xyzz<F> sum = Xyzz<F>::identity();
+    sum.clear();
     for (uint32_t i = 0; i < part.count; i++)
-        sum.add(Xyzz<F>::load(point_at<F>(points, part.first + uint64_t(i) * part.step)));
+        sum.add_stored(point_at<F>(points, part.first + uint64_t(i) * part.step));
     sum.store(point_at<F>(sums, uint64_t(window) * out.num_points() + part.place));
 }
 

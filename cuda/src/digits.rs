@@ -6,8 +6,7 @@ use std::ops::RangeInclusive;
 use twinlock_fields::FR;
 
 use crate::sizes::digits::{
-    CHUNK_LEN, CUT_THREADS, MAX_BIN_BITS, RECORD_BYTES, SCAN_GROUPS, SCAN_THREADS, SORT_LEN,
-    SORT_THREADS,
+    CUT_THREADS, MAX_BIN_BITS, RECORD_BYTES, SCAN_GROUPS, SCAN_THREADS, SORT_LEN, SORT_THREADS,
 };
 
 /// Widths of a window.
@@ -141,14 +140,9 @@ impl Shape {
         if self.bin_bits == 0 { 0 } else { (self.num_windows << self.bin_bits) * 4 }
     }
 
-    /// Blocks, for each window, that partition `len` digits.
+    /// Blocks, for each window, that partition `len` digits, and that count or place its records.
     pub const fn tiles(len: u32) -> u32 {
         len.div_ceil(SORT_THREADS * SORT_LEN)
-    }
-
-    /// Blocks, for each window, that count or place `len` records.
-    pub const fn chunks(len: u32) -> u32 {
-        len.div_ceil(SORT_THREADS * CHUNK_LEN)
     }
 
     /// Bytes of shared memory of a block that sorts by keys of so many bits: six of each item and

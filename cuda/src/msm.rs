@@ -4,20 +4,20 @@
 use std::ops::RangeInclusive;
 
 use crate::digits::{ALIGN_BYTES, Shape, WORD_BYTES};
-use crate::sizes::msm::{MAX_WAVES, MAX_WINDOWS, MIN_RUN_LEN, THREADS};
+use crate::sizes::msm::{MAX_WAVES, MAX_WINDOWS, MIN_RUN_LEN};
 
 /// Heads that one thread of the first fold adds up: few, for there every run may have one.
 const FIRST_FOLD_LEN: u32 = 4;
 /// Heads that one thread of a later fold adds up.
-const FOLD_LEN: u32 = 8;
+const FOLD_LEN: u32 = 4;
 /// Partial sums that one thread adds up.
 const PART_FAN: u32 = 4;
 /// Buckets that one thread adds up.
 const BUCKET_FAN: RangeInclusive<u32> = 8..=64;
 
-/// Threads that a device keeps at once.
-pub const fn resident(sm_count: u32, blocks_per_sm: u32) -> u64 {
-    sm_count as u64 * blocks_per_sm as u64 * THREADS as u64
+/// Threads that a device keeps at once, in blocks of so many.
+pub const fn resident(sm_count: u32, blocks_per_sm: u32, threads: u32) -> u64 {
+    sm_count as u64 * blocks_per_sm as u64 * threads as u64
 }
 
 /// Threads that `msm_runs` may count on for each wave: as few less as there are windows, whose last

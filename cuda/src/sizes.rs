@@ -38,26 +38,28 @@ sizes! {
         /// Groups that they sum their counts by.
         SCAN_GROUPS = 16;
         /// Threads of a block that partitions digits, or counts or places records.
-        SORT_THREADS = 512;
+        SORT_THREADS = 1024;
         /// Digits or records that a thread sorts at once, in registers.
-        SORT_LEN = 16;
-        /// Blocks that sort, of one multiprocessor: by its shared memory three or four.
-        SORT_BLOCKS = 3;
-        /// Records for each thread of a block that counts or places, one sort after the other.
-        CHUNK_LEN = 32;
+        SORT_LEN = 8;
+        /// Blocks that sort, of one multiprocessor.
+        SORT_BLOCKS = 2;
+        /// Records that a block counts or places at least.
+        MIN_CHUNK = 1024;
         /// The most upper bits of a bucket's number, by which digits are partitioned.
-        MAX_BIN_BITS = 9;
-        /// The most bits below those.
-        MAX_LOW_BITS = 12;
+        MAX_BIN_BITS = 10;
+        /// The most bits below those. Blocks of either sort take less than 64 KiB of shared memory.
+        MAX_LOW_BITS = 11;
         /// Bytes of a record: an entry with the lower bits of its bucket's number.
         RECORD_BYTES = 8;
     }
     /// Of `msm_accumulate.cuh` and `msm_reduce.cuh`.
     msm {
-        /// Threads of a block.
-        THREADS = 128;
+        /// Threads of a block, of G1. Four blocks' sums fill no more than 160 KiB of shared memory.
+        G1_THREADS = 128;
+        /// The same of G2.
+        G2_THREADS = 64;
         /// The most windows, as many as a scalar has of the least width, and the threads of the
-        /// block that plans runs.
+        /// blocks that plan runs and that finish windows.
         MAX_WINDOWS = 128;
         /// Runs are this long before there are more than one for each thread that fits the device.
         GOOD_RUN_LEN = 24;
@@ -67,9 +69,9 @@ sizes! {
         /// end at different times.
         MAX_WAVES = 4;
         /// Blocks that one multiprocessor keeps at least, of G1.
-        G1_BLOCKS_PER_SM = 3;
+        G1_BLOCKS_PER_SM = 4;
         /// The same of G2.
-        G2_BLOCKS_PER_SM = 2;
+        G2_BLOCKS_PER_SM = 4;
         /// Threads of a block that weighs a window's sums, of G1.
         G1_WEIGH_THREADS = 128;
         /// The same of G2.

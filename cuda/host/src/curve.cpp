@@ -1,9 +1,9 @@
 // Curve operations, by number, on sums in XYZZ coordinates.
-#include "curve.cuh"
+#include "kept_sum.cuh"
 
 namespace {
 
-enum Operation { ADD_AFFINE, ADD, DOUBLE, NEGATE, TWICE_AFFINE };
+enum Operation { ADD_AFFINE, ADD, DOUBLE, NEGATE, TWICE_AFFINE, ADD_AFFINE_KEPT, ADD_KEPT };
 
 template <class F>
 uint32_t run(uint32_t operation, void *sum, const void *other) {
@@ -11,6 +11,19 @@ uint32_t run(uint32_t operation, void *sum, const void *other) {
     switch (operation) {
     case ADD_AFFINE: a.add(Affine<F>::load(other)); break;
     case ADD: a.add(Xyzz<F>::load(other)); break;
+    case ADD_AFFINE_KEPT:
+    case ADD_KEPT: {
+        // Quads further apart than they are long.
+        alignas(16) char kept[3 * KeptSum<F, 48>::BYTES];
+        const KeptSum<F, 48> slots(kept);
+        slots.load(static_cast<const char *>(sum));
+        if (operation == ADD_KEPT)
+            slots.add_stored(static_cast<const char *>(other));
+        else
+            slots.add(Affine<F>::load(other));
+        slots.store(static_cast<char *>(sum));
+        return 1;
+    }
     case DOUBLE: a = a.dbl(); break;
     case NEGATE: a = -a; break;
     case TWICE_AFFINE: a = Xyzz<F>::twice(Affine<F>::load(other)); break;

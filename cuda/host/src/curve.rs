@@ -30,6 +30,10 @@ pub enum Step<'a, A, S> {
     Negate,
     /// Makes it twice an affine point that is not infinity.
     TwiceAffine(&'a A),
+    /// Adds an affine point to the sum as a thread keeps it.
+    AddAffineKept(&'a A),
+    /// Adds another sum to the sum as a thread keeps it.
+    AddKept(&'a S),
 }
 
 /// A sum of points.
@@ -59,6 +63,8 @@ macro_rules! sum {
                     Step::Double => (2, std::ptr::null()),
                     Step::Negate => (3, std::ptr::null()),
                     Step::TwiceAffine(other) => (4, (&raw const *other).cast()),
+                    Step::AddAffineKept(other) => (5, (&raw const *other).cast()),
+                    Step::AddKept(other) => (6, (&raw const *other).cast()),
                 };
                 // SAFETY: the function changes one sum in place and reads, where the operation has
                 // one, a point of the kind that its number stands for.

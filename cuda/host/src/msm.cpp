@@ -1,6 +1,7 @@
 // The kernels of digits and MSM, played block by block and thread by thread: between two barriers
 // each thread of a block runs its phase.
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "digits.cuh"
@@ -17,9 +18,21 @@ uint32_t div_up(uint64_t a, uint64_t b) { return uint32_t((a + b - 1) / b); }
 
 // The threads of as many blocks as `count` of them need.
 template <class Phase>
-void grid(uint64_t count, Phase each) {
-    phase(div_up(count, msm::THREADS) * msm::THREADS, each);
+void grid(uint64_t count, uint32_t threads, Phase each) {
+    phase(div_up(count, threads) * threads, each);
 }
+
+// What a thread keeps its sum in: nothing is left of the thread before.
+template <class F>
+struct Kept {
+    using Sum = KeptSum<F, sizeof(Quad)>;
+    alignas(16) char bytes[Sum::BYTES];
+
+    Sum sum() {
+        memset(bytes, 0xa5, sizeof(bytes));
+        return Sum(bytes);
+    }
+};
 
 using namespace digits;
 
@@ -51,8 +64,8 @@ class SharedWords {
 
 // As the host launches them: `Shape` of ../../src/digits.rs.
 struct DigitsGrid {
-    uint32_t cut_blocks, cut_shared_bytes, tiles, partition_shared_bytes, chunks,
-        place_shared_bytes, at_once;
+    uint32_t cut_blocks, cut_shared_bytes, tiles, partition_shared_bytes, place_shared_bytes,
+        at_once;
 };
 struct DigitsWork {
     uint32_t *bin_counts, *bin_starts, *counts;
@@ -104,9 +117,9 @@ void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, cons
                 phase(SORT_THREADS, [&](uint32_t t) { partition.write(sort, tile, part, t); });
                 shared.check();
             }
-        const Records source{shape, first, CHUNK, work.records, work.bin_starts};
+        const Records source{shape, first, grid.tiles, work.records, work.bin_starts};
         for (uint32_t part = 0; part < parts; part++)
-            for (uint32_t chunk = 0; chunk < grid.chunks; chunk++) {
+            for (uint32_t chunk = 0; chunk < grid.tiles; chunk++) {
                 const Count count{source, work.counts};
                 LowCounts shared;
                 Records::Segment segment = source.first(part, chunk);
@@ -127,13 +140,12 @@ void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, cons
                          starts.write(sums, groups, part, bin, t);
                      });
         for (uint32_t part = 0; part < parts; part++)
-            for (uint32_t chunk = 0; chunk < grid.chunks; chunk++) {
-                const Records by_tiles{shape, first, TILE, work.records, work.bin_starts};
-                const Place place{by_tiles, work.counts, entries};
+            for (uint32_t chunk = 0; chunk < grid.tiles; chunk++) {
+                const Place place{source, work.counts, entries};
                 SharedWords shared(grid.place_shared_bytes);
                 const Sort sort(shared.words(), shape.low_bits);
                 std::vector<Sort::Registers> mine(SORT_THREADS);
-                Records::Segment segment = by_tiles.first(part, chunk);
+                Records::Segment segment = source.first(part, chunk);
                 while (segment.begin < segment.end) {
                     phase(SORT_THREADS, [&](uint32_t t) { sort.clear(t); });
                     phase(SORT_THREADS,
@@ -142,7 +154,7 @@ void make_plan(const Shape &shape, uint32_t tables, const DigitsGrid &grid, cons
                     phase(SORT_THREADS,
                           [&](uint32_t t) { place.put(sort, mine[t], part, segment, t); });
                     phase(SORT_THREADS, [&](uint32_t t) { place.write(sort, part, t); });
-                    segment = by_tiles.segment(part, chunk, segment.end, segment.bin);
+                    segment = source.segment(part, chunk, segment.end, segment.bin);
                 }
                 shared.check();
             }
@@ -157,7 +169,7 @@ struct HeadsWork {
     char *heads;
 };
 
-template <class F, bool HAS_TABLES>
+template <class F, uint32_t THREADS, bool HAS_TABLES>
 void fill_buckets(const msm::Plan &plan, const msm::Bases<HAS_TABLES> &bases, char *accumulator,
                   const HeadsWork &work) {
     std::vector<uint32_t> counts;
@@ -165,12 +177,13 @@ void fill_buckets(const msm::Plan &plan, const msm::Bases<HAS_TABLES> &bases, ch
     const msm::Runs runs{work.runs};
     runs.plan(counts.data(), plan.num_windows, work.threads_of_wave);
     const msm::Sums sums{accumulator, work.heads, work.keys};
-    grid(work.max_runs, [&](uint32_t t) {
-        msm::accumulate<F>(plan, runs, bases, sums, work.max_runs, t);
+    Kept<F> kept;
+    grid(work.max_runs, THREADS, [&](uint32_t t) {
+        msm::accumulate<F>(plan, runs, bases, sums, kept.sum(), work.max_runs, t);
     });
     for (uint32_t i = 0; i < work.num_folds; i++)
-        grid(work.folds[i].runs_out(),
-             [&](uint32_t t) { msm::fold<Called<F>>(sums, work.folds[i], t); });
+        grid(work.folds[i].runs_out(), THREADS,
+             [&](uint32_t t) { msm::fold<F>(sums, work.folds[i], kept.sum(), t); });
 }
 
 template <class F, uint32_t T>
@@ -191,9 +204,8 @@ void weigh_windows(const msm::Lines &lines, uint32_t num_windows, const char *su
     }
 }
 
-// `Sum` is what F is where buckets are summed. `levels` as `Lines` of ../../src/msm.rs; few threads
-// weigh, or as many as on a device.
-template <class F, class Sum, uint32_t WEIGH_THREADS>
+// `levels` as `Lines` of ../../src/msm.rs; few threads weigh, or as many as on a device.
+template <class F, uint32_t THREADS, uint32_t WEIGH_THREADS>
 void sum_windows(const msm::Lines *levels, uint32_t num_levels, uint32_t num_windows, bool few,
                  const char *accumulator, char *scratch, char *windows) {
     const char *points = accumulator;
@@ -201,8 +213,9 @@ void sum_windows(const msm::Lines *levels, uint32_t num_levels, uint32_t num_win
     for (uint32_t level = 0; level < num_levels; level++) {
         const msm::Lines &out = levels[level];
         const uint64_t count = uint64_t(num_windows) * out.num_points();
-        grid(count, [&](uint32_t t) {
-            msm::sum<Sum>(in, out, num_windows, points, scratch, t);
+        Kept<F> kept;
+        grid(count, THREADS, [&](uint32_t t) {
+            msm::sum<F>(in, out, num_windows, points, scratch, kept.sum(), t);
         });
         points = scratch;
         scratch = msm::point_at<F>(scratch, count);
@@ -212,7 +225,7 @@ void sum_windows(const msm::Lines *levels, uint32_t num_levels, uint32_t num_win
         weigh_windows<F, 16>(in, num_windows, points, scratch);
     else
         weigh_windows<F, WEIGH_THREADS>(in, num_windows, points, scratch);
-    grid(num_windows, [&](uint32_t t) {
+    grid(num_windows, msm::MAX_WINDOWS, [&](uint32_t t) {
         msm::finish<Called<F>>(scratch, windows, num_windows, in.columns, t);
     });
 }
@@ -225,7 +238,7 @@ void ends(const Shape &shape, uint64_t *out) {
     const auto words = [](const void *at) { return reinterpret_cast<uintptr_t>(at) / 4; };
     const BinStarts bins{shape, none, none};
     const Scan scan = bins.scan(last);
-    const Records records{shape, last, CHUNK, nullptr, none};
+    const Records records{shape, last, 1, nullptr, none};
     const Scan low = Starts{records, none, none}.scan(0, shape.num_bins() - 1);
     const msm::Plan plan{none, none, shape.num_windows, shape.num_buckets(), shape.len,
                          shape.stride};
@@ -274,7 +287,7 @@ void twinlock_cuda_msm_part(uint32_t num_parts_in, const uint32_t *in, const uin
     found[2] = part.place;
 }
 
-#define TWINLOCK_MSM(group, F, Sum, WEIGH_THREADS)                                          \
+#define TWINLOCK_MSM(group, F, THREADS, WEIGH_THREADS)                                         \
     void twinlock_cuda_msm_accumulate_##group(                                              \
         const uint32_t *offsets, const uint32_t *entries, uint32_t num_windows,             \
         uint32_t num_buckets, uint32_t len, uint64_t stride, const void *bases,             \
@@ -283,7 +296,8 @@ void twinlock_cuda_msm_part(uint32_t num_parts_in, const uint32_t *in, const uin
         const msm::Plan plan{offsets, entries, num_windows, num_buckets, len, stride};      \
         const char *points = static_cast<const char *>(bases);                              \
         const auto fill = [&](const auto &by_scalar) {                                      \
-            fill_buckets<F>(plan, by_scalar, static_cast<char *>(accumulator), *work);      \
+            fill_buckets<F, THREADS>(plan, by_scalar, static_cast<char *>(accumulator),     \
+                                     *work);                                                \
         };                                                                                  \
         if (tables == 1)                                                                    \
             fill(msm::Bases<false>{points, indices, base_first, num_bases, len, 1, 0});     \
@@ -295,12 +309,12 @@ void twinlock_cuda_msm_part(uint32_t num_parts_in, const uint32_t *in, const uin
                                           uint32_t num_windows, uint32_t few,               \
                                           const void *accumulator, void *scratch,           \
                                           void *windows) {                                  \
-        sum_windows<F, Sum, WEIGH_THREADS>(levels, num_levels, num_windows, few != 0,       \
-                                           static_cast<const char *>(accumulator),          \
-                                           static_cast<char *>(scratch),                    \
-                                           static_cast<char *>(windows));                   \
+        sum_windows<F, THREADS, WEIGH_THREADS>(levels, num_levels, num_windows, few != 0,   \
+                                               static_cast<const char *>(accumulator),      \
+                                               static_cast<char *>(scratch),                \
+                                               static_cast<char *>(windows));               \
     }
 
-TWINLOCK_MSM(g1, Fp, Fp, msm::G1_WEIGH_THREADS)
-TWINLOCK_MSM(g2, Fp2, Called<Fp2>, msm::G2_WEIGH_THREADS)
+TWINLOCK_MSM(g1, Fp, msm::G1_THREADS, msm::G1_WEIGH_THREADS)
+TWINLOCK_MSM(g2, Fp2, msm::G2_THREADS, msm::G2_WEIGH_THREADS)
 }

@@ -122,7 +122,6 @@ impl Plan {
             shape.cut_shared_bytes(),
             Shape::tiles(positions),
             shape.partition_shared_bytes(),
-            Shape::chunks(positions),
             shape.place_shared_bytes(),
             shape.at_once,
         ];

@@ -103,14 +103,18 @@ fn every_case<S: Case>() {
             assert_eq!(changed(Step::Negate), -*a, "neg, seed {seed}");
             for b in &known {
                 let affine = encode::<S>(&b.to_affine());
-                assert_eq!(changed(Step::AddAffine(&affine)), *a + b, "{a:?} + {b:?}, seed {seed}");
+                for step in [Step::AddAffine(&affine), Step::AddAffineKept(&affine)] {
+                    assert_eq!(changed(step), *a + b, "{a:?} + {b:?}, seed {seed}");
+                }
                 let mut others = vec![spread::<S>(b, &mut rng), S::IDENTITY];
                 others[1].step(Step::AddAffine(&affine));
                 if bool::from(b.is_identity()) {
                     others.push(S::other_identity(&forms[0]));
                 }
                 for other in &others {
-                    assert_eq!(changed(Step::Add(other)), *a + b, "{a:?} + {b:?}, seed {seed}");
+                    for step in [Step::Add(other), Step::AddKept(other)] {
+                        assert_eq!(changed(step), *a + b, "{a:?} + {b:?}, seed {seed}");
+                    }
                 }
             }
         }
@@ -126,22 +130,30 @@ fn random_walk<S: Case>() {
     for round in 0..300 {
         let (to, from) = (rng.gen_range(0..2), rng.gen_range(0..2));
         let other = sums[from];
-        match rng.gen_range(0..4) {
+        match rng.gen_range(0..6) {
             0 => {
                 sums[to].step(Step::Add(&other));
                 known[to] += known[from];
             }
             1 => {
+                sums[to].step(Step::AddKept(&other));
+                known[to] += known[from];
+            }
+            2 => {
                 sums[to].step(Step::Double);
                 known[to] = known[to].double();
             }
-            2 => {
+            3 => {
                 sums[to].step(Step::Negate);
                 known[to] = -known[to];
             }
-            _ => {
+            kind => {
                 let point = (Point::<S>::generator() * known_scalar(&mut rng)).to_affine();
-                sums[to].step(Step::AddAffine(&encode::<S>(&point)));
+                let affine = encode::<S>(&point);
+                sums[to].step(match kind {
+                    4 => Step::AddAffineKept(&affine),
+                    _ => Step::AddAffine(&affine),
+                });
                 known[to] += AffinePoint::<S>::to_curve(&point);
             }
         }

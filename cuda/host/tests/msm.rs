@@ -15,7 +15,9 @@ use twinlock_cuda_host::field::{Fr, Limbs};
 use twinlock_cuda_host::msm::{BaseOf, Msm, Plan};
 use twinlock_cuda_kernels::digits::Shape;
 use twinlock_cuda_kernels::msm::{Lines, resident, threads_of_wave};
-use twinlock_cuda_kernels::sizes::msm::{G1_BLOCKS_PER_SM, G2_BLOCKS_PER_SM};
+use twinlock_cuda_kernels::sizes::msm::{
+    G1_BLOCKS_PER_SM, G1_THREADS, G2_BLOCKS_PER_SM, G2_THREADS,
+};
 
 const SIGN: u32 = 1 << 31;
 const NO_BASE: u32 = u32::MAX;
@@ -92,7 +94,7 @@ fn plans_hold_the_digits() {
             check_plan(&plan, &scalars);
         }
     }
-    for (window_bits, bin_bits) in [(11, 0), (12, 1), (13, 2), (16, 5), (20, 9), (22, 9)] {
+    for (window_bits, bin_bits) in [(11, 0), (12, 1), (13, 2), (16, 5), (20, 9), (22, 10)] {
         let mut scalars = edges(window_bits);
         scalars.resize_with(520, || Scalar::random(&mut rng));
         let plan = Plan::new(&encode_scalars(&scalars), window_bits, bin_bits, 5);
@@ -113,7 +115,7 @@ fn plans_for_tables_hold_the_digits() {
     }
 }
 
-/// Lengths around a tile (8,192 scalars) and a chunk (16,384 records), and values that fill one
+/// Lengths around one and two tiles (of 8,192 scalars), and values that fill one
 /// bucket, one bin, or hardly any.
 #[test]
 fn plans_of_many_chunks() {
@@ -375,7 +377,10 @@ fn buckets_count_by_their_number() {
 }
 
 /// Runs, folds and sums as the backend launches them on cards of few multiprocessors.
-fn as_on_cards<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(blocks_per_sm: u32) {
+fn as_on_cards<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(
+    blocks_per_sm: u32,
+    threads: u32,
+) {
     let mut rng = rng();
     for (len, window_bits, sm_count) in [(700, 4, 1), (900, 7, 2), (400, 11, 1)] {
         let known = known_bases::<C>(len, &mut rng);
@@ -383,7 +388,7 @@ fn as_on_cards<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(blocks
         let scalars: Vec<_> = (0..len).map(|_| Scalar::random(&mut rng)).collect();
         let shape = Shape::new(window_bits, 1, 1000).expect("a shape");
         let plan = Plan::of(&shape, &encode_scalars(&scalars), sm_count);
-        let resident = resident(sm_count, blocks_per_sm);
+        let resident = resident(sm_count, blocks_per_sm, threads);
         let mut accumulator = vec![S::EMPTY; plan.num_windows() * plan.num_buckets()];
         let threads = threads_of_wave(resident) as u32;
         S::accumulate(&plan, &bases, BaseOf::Offset(0), threads, &mut accumulator);
@@ -395,10 +400,10 @@ fn as_on_cards<C: CurveOracle, S: Msm<Affine = Limbs<N>>, const N: usize>(blocks
 
 #[test]
 fn as_on_cards_g1() {
-    as_on_cards::<oracle::G1, Limbs<48>, 24>(G1_BLOCKS_PER_SM);
+    as_on_cards::<oracle::G1, Limbs<48>, 24>(G1_BLOCKS_PER_SM, G1_THREADS);
 }
 
 #[test]
 fn as_on_cards_g2() {
-    as_on_cards::<oracle::G2, Limbs<96>, 48>(G2_BLOCKS_PER_SM);
+    as_on_cards::<oracle::G2, Limbs<96>, 48>(G2_BLOCKS_PER_SM, G2_THREADS);
 }

@@ -7,9 +7,11 @@ use twinlock_cuda_host::msm::{digits_ends, msm_part, msm_runs};
 use twinlock_cuda_kernels::digits::{MAX_ENTRIES, Shape, WINDOW_BITS, num_digits};
 use twinlock_cuda_kernels::msm::{Heads, Lines, resident, threads_of_wave};
 use twinlock_cuda_kernels::sizes::digits::{
-    CHUNK_LEN, MAX_BIN_BITS, MAX_LOW_BITS, RECORD_BYTES, SORT_LEN, SORT_THREADS,
+    MAX_BIN_BITS, MAX_LOW_BITS, RECORD_BYTES, SORT_LEN, SORT_THREADS,
 };
-use twinlock_cuda_kernels::sizes::msm::{G1_BLOCKS_PER_SM, G2_BLOCKS_PER_SM, MAX_WINDOWS};
+use twinlock_cuda_kernels::sizes::msm::{
+    G1_BLOCKS_PER_SM, G1_THREADS, G2_BLOCKS_PER_SM, G2_THREADS, MAX_WINDOWS,
+};
 
 /// Around a row of words, a tile, a chunk, what is partitioned at once, and the most.
 const LENGTHS: [u64; 20] = [
@@ -36,7 +38,7 @@ const LENGTHS: [u64; 20] = [
 ];
 
 /// Shared memory that a block may have on every card.
-const SHARED_BYTES: u32 = 96 << 10;
+const SHARED_BYTES: u32 = 64 << 10;
 
 /// Every shape of these lengths, of one table and of several.
 fn shapes() -> impl Iterator<Item = Shape> {
@@ -72,7 +74,7 @@ fn digits_stay_within_their_parts() {
         // What blocks keep in shared memory.
         assert!(shape.num_windows <= MAX_WINDOWS && shape.bin_bits <= MAX_BIN_BITS, "{shape:?}");
         assert!(shape.low_bits() <= MAX_LOW_BITS, "{shape:?}");
-        assert!(shape.cut_shared_bytes() <= 48 << 10, "{shape:?}");
+        assert!(shape.cut_shared_bytes() <= SHARED_BYTES, "{shape:?}");
         assert!(shape.partition_shared_bytes() <= SHARED_BYTES, "{shape:?}");
         assert!(shape.place_shared_bytes() <= SHARED_BYTES, "{shape:?}");
     }
@@ -88,7 +90,6 @@ fn blocks_take_every_digit_once() {
             end >= shape.max_entries && end < shape.max_entries + u64::from(each)
         };
         assert!(covers(Shape::tiles(len), SORT_THREADS * SORT_LEN), "{shape:?}");
-        assert!(covers(Shape::chunks(len), SORT_THREADS * CHUNK_LEN), "{shape:?}");
         let windows: Vec<u32> = (shape.rounds())
             .flat_map(|(first, count)| {
                 assert!(count <= shape.at_once);
@@ -111,7 +112,7 @@ fn runs_and_heads_stay_within_their_parts() {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for shape in shapes() {
         for (sm_count, blocks) in SM_COUNTS.into_iter().zip([2, 3, 3, 2]) {
-            let threads = threads_of_wave(resident(sm_count, blocks));
+            let threads = threads_of_wave(resident(sm_count, blocks, 128));
             let heads = Heads::new(threads, &shape, shape.max_entries);
             let [runs, keys, points] = heads.workspace_parts(&shape, 192);
             assert!(4 * (u64::from(shape.num_windows) + 2) <= runs);
@@ -148,8 +149,10 @@ fn runs_and_heads_stay_within_their_parts() {
 fn sums_read_every_point_once() {
     for window_bits in WINDOW_BITS {
         let shape = Shape::new(window_bits, 1, 1).expect("a shape");
-        for (sm_count, blocks) in [(1, G2_BLOCKS_PER_SM), (132, G1_BLOCKS_PER_SM)] {
-            let levels = Lines::levels(resident(sm_count, blocks), &shape);
+        for resident in
+            [resident(1, G2_BLOCKS_PER_SM, G2_THREADS), resident(132, G1_BLOCKS_PER_SM, G1_THREADS)]
+        {
+            let levels = Lines::levels(resident, &shape);
             let window = shape.num_windows - 1;
             let mut from: Option<Lines> = None;
             for to in &levels {

@@ -100,7 +100,7 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
         let own = [bin_counts, bin_starts];
         launch("digits_bin_starts", [shape.num_windows, 1], SCAN_THREADS, 0, &own)?;
     }
-    let (tiles, chunks) = (Shape::tiles(len), Shape::chunks(len));
+    let tiles = Shape::tiles(len);
     for (first, windows) in shape.rounds() {
         let first = Arg::U32(first);
         if shape.bin_bits != 0 {
@@ -109,12 +109,12 @@ pub(crate) fn enqueue(launcher: &mut Launcher<'_>, op: &Digits) -> Result<()> {
             launch("digits_partition", [tiles, windows], SORT_THREADS, shared_bytes, &own)?;
         }
         let own = [first, records, bin_starts, counts];
-        launch("digits_count", [chunks, windows], SORT_THREADS, 0, &own)?;
+        launch("digits_count", [tiles, windows], SORT_THREADS, 0, &own)?;
         let own = [first, bin_starts, counts, offsets];
         launch("digits_starts", [shape.num_bins(), windows], SCAN_THREADS, 0, &own)?;
         let own = [first, records, bin_starts, counts, entries];
         let shared_bytes = shape.place_shared_bytes();
-        launch("digits_place", [chunks, windows], SORT_THREADS, shared_bytes, &own)?;
+        launch("digits_place", [tiles, windows], SORT_THREADS, shared_bytes, &own)?;
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use twinlock_api::op::{BaseOf, DigitsShape, MsmAccumulate, MsmLayout, MsmReduce}
 use twinlock_api::{Group, Result, View};
 use twinlock_cuda_kernels::msm::{self, Heads, Lines, scratch_points, threads_of_wave};
 use twinlock_cuda_kernels::sizes::msm::{
-    G1_BLOCKS_PER_SM, G1_WEIGH_THREADS, G2_BLOCKS_PER_SM, G2_WEIGH_THREADS, MAX_WINDOWS, THREADS,
+    G1_BLOCKS_PER_SM, G1_THREADS, G1_WEIGH_THREADS, G2_BLOCKS_PER_SM, G2_THREADS, G2_WEIGH_THREADS,
+    MAX_WINDOWS,
 };
 
 use super::digits::{WINDOW_BITS, blocks, buckets_bytes, entries, offsets, shape};
@@ -22,7 +23,9 @@ struct Kernels {
     sum: &'static str,
     weigh: &'static str,
     finish: &'static str,
-    /// Blocks that one multiprocessor keeps at least, by the kernels' launch bounds.
+    /// Threads of a block of `accumulate`, `fold` and `sum`.
+    threads: u32,
+    /// Blocks of them that one multiprocessor keeps at least, by the kernels' launch bounds.
     blocks_per_sm: u32,
     /// Threads of a block of `weigh`.
     weigh_threads: u32,
@@ -37,6 +40,7 @@ const fn kernels(group: Group) -> Kernels {
             sum: "msm_sum_g1",
             weigh: "msm_weigh_g1",
             finish: "msm_finish_g1",
+            threads: G1_THREADS,
             blocks_per_sm: G1_BLOCKS_PER_SM,
             weigh_threads: G1_WEIGH_THREADS,
         },
@@ -47,6 +51,7 @@ const fn kernels(group: Group) -> Kernels {
             sum: "msm_sum_g2",
             weigh: "msm_weigh_g2",
             finish: "msm_finish_g2",
+            threads: G2_THREADS,
             blocks_per_sm: G2_BLOCKS_PER_SM,
             weigh_threads: G2_WEIGH_THREADS,
         },
@@ -60,7 +65,8 @@ const fn xyzz_bytes(group: Group) -> u64 {
 
 /// Threads that the device keeps at once.
 const fn resident(card: &Card, group: Group) -> u64 {
-    msm::resident(card.sm_count, kernels(group).blocks_per_sm)
+    let kernels = kernels(group);
+    msm::resident(card.sm_count, kernels.blocks_per_sm, kernels.threads)
 }
 
 fn args(lines: &Lines) -> [Arg; 2] {
@@ -163,7 +169,13 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
     ];
     let args = [&plan[..], &own].concat();
     let kernel = if shape.tables == 1 { kernels.accumulate } else { kernels.accumulate_tables };
-    launcher.launch(kernel, [max_runs.div_ceil(THREADS), 1, 1], THREADS, 0, &args)?;
+    launcher.launch(
+        kernel,
+        [max_runs.div_ceil(kernels.threads), 1, 1],
+        kernels.threads,
+        0,
+        &args,
+    )?;
 
     for fold in heads.folds() {
         let args = [
@@ -175,8 +187,8 @@ pub(crate) fn accumulate(launcher: &mut Launcher<'_>, op: &MsmAccumulate) -> Res
             Arg::U32(word("heads", fold.in_first)?),
             Arg::U32(word("heads", fold.out_first)?),
         ];
-        let grid = [blocks("runs of heads", fold.runs_out, THREADS)?, 1, 1];
-        launcher.launch(kernels.fold, grid, THREADS, 0, &args)?;
+        let grid = [blocks("runs of heads", fold.runs_out, kernels.threads)?, 1, 1];
+        launcher.launch(kernels.fold, grid, kernels.threads, 0, &args)?;
     }
     Ok(())
 }
@@ -200,8 +212,8 @@ pub(crate) fn reduce(launcher: &mut Launcher<'_>, op: &MsmReduce) -> Result<()> 
             [&[num_windows][..], &args(lines), &parts_in, &parts(lines), &[points_in, points_out]]
                 .concat();
         let sums = windows * lines.num_points();
-        let grid = [blocks("sums of buckets", sums, THREADS)?, 1, 1];
-        launcher.launch(kernels.sum, grid, THREADS, 0, &args)?;
+        let grid = [blocks("sums of buckets", sums, kernels.threads)?, 1, 1];
+        launcher.launch(kernels.sum, grid, kernels.threads, 0, &args)?;
         scratch += sums * xyzz_bytes(group);
         points_in = points_out;
         last = Some(*lines);
@@ -217,8 +229,7 @@ pub(crate) fn reduce(launcher: &mut Launcher<'_>, op: &MsmReduce) -> Result<()> 
         &args,
     )?;
     let args = [num_windows, columns, weighed, windows_out];
-    let grid = [shape.num_windows.div_ceil(THREADS), 1, 1];
-    launcher.launch(kernels.finish, grid, THREADS, 0, &args)
+    launcher.launch(kernels.finish, [1, 1, 1], MAX_WINDOWS, 0, &args)
 }
 
 #[cfg(test)]
