@@ -257,9 +257,8 @@ struct alignas(16) Mont {
         return out;
     }
 
-    // The sum, not reduced.
+    // The sum, not reduced. Twice the modulus has no more limbs; three times has for Fr.
     TL_HD Mont unreduced_sum(const Mont &b) const {
-        static_assert(N == 12, "Fp has bits to spare, Fr has one");
         Mont sum;
         Carry carry;
         sum.l[0] = add_cc(l[0], b.l[0], carry);
@@ -267,6 +266,21 @@ struct alignas(16) Mont {
         for (int i = 1; i < N - 1; i++) sum.l[i] = addc_cc(l[i], b.l[i], carry);
         sum.l[N - 1] = addc(l[N - 1], b.l[N - 1], carry);
         return sum;
+    }
+
+    // The difference and the modulus: above 0 and below twice the modulus.
+    TL_HD Mont unreduced_difference(const Mont &b) const {
+        Mont out;
+        Carry carry;
+        out.l[0] = add_cc(l[0], P::modulus(0), carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) out.l[i] = addc_cc(l[i], P::modulus(i), carry);
+        out.l[N - 1] = addc(l[N - 1], P::modulus(N - 1), carry);
+        out.l[0] = sub_cc(out.l[0], b.l[0], carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) out.l[i] = subc_cc(out.l[i], b.l[i], carry);
+        out.l[N - 1] = subc(out.l[N - 1], b.l[N - 1], carry);
+        return out;
     }
 
     // The integer that this is the Montgomery form of.

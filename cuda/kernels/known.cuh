@@ -1,7 +1,7 @@
 // Products of Fr by factors known beforehand, with their quotients (Shoup): of w, the standard form
-// and floor(w 2^256 / r). For x below r,
+// and floor(w 2^256 / r). For x below 2 r,
 //     x w - q r with q = floor(x floor(w 2^256 / r) / 2^256)
-// is x w modulo r and below 1.46 r. It takes the upper half of one product and the lower halves of
+// is x w modulo r and below r + x r / 2^256, hence below 2 r. It takes the upper half of one product and the lower halves of
 // two, of 64-bit partial products 86 where Montgomery's takes 112.
 #pragma once
 
@@ -11,21 +11,28 @@ struct Known {
     Fr value, quotient;
 
     static TL_HD Known load(const char *at) { return Known{Fr::load(at), Fr::load(at + 32)}; }
+    TL_HD void store(char *at) const {
+        value.store(at);
+        quotient.store(at + 32);
+    }
 
     // Of a factor in Montgomery form, w 2^256 - q r: Montgomery's reduction adds the multiple q of r
-    // to it and divides by 2^256.
+    // to it and divides by 2^256. Rolled, for it is rare.
     static TL_HD Known from_montgomery(const Fr &factor) {
         Known out{factor, Fr::zero()};
+        TL_NO_UNROLL
         for (int i = 0; i < 8; i++) {
             const uint32_t m = out.value.l[0] * FrParams::factor(0);
             uint64_t sum = 0;
+            TL_UNROLL
             for (int j = 0; j < 8; j++) {
+                if (j > 0) out.quotient.l[j - 1] = out.quotient.l[j];
                 sum += uint64_t(m) * FrParams::modulus(j) + out.value.l[j];
                 if (j > 0) out.value.l[j - 1] = uint32_t(sum);
                 sum >>= 32;
             }
             out.value.l[7] = uint32_t(sum);
-            out.quotient.l[i] = m;
+            out.quotient.l[7] = m;
         }
         return out;
     }
@@ -91,7 +98,7 @@ TL_HD void add_lower(uint32_t (&even)[8], uint32_t (&odd)[8], const Fr &x, uint3
 
 } // namespace known
 
-// x must be below r.
+// x must be below 2 r.
 TL_HD Fr operator*(const Fr &x, const Known &w) {
     Carry carry;
     uint32_t even[16], odd[16];

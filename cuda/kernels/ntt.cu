@@ -5,14 +5,14 @@ using namespace ntt;
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
     ntt_pass(char *data, const char *tables, uint32_t lg, uint32_t bits, uint32_t at,
-             uint32_t cols, uint32_t weight, uint32_t flags, Fr scale, Fr w8, Fr w8_quotient, Fr w4,
-             Fr w4_quotient, Fr w83, Fr w83_quotient) {
+             uint32_t cols, uint32_t weight, uint32_t flags, Fr scale, Fr scale_quotient, Fr w8,
+             Fr w8_quotient, Fr w4, Fr w4_quotient, Fr w83, Fr w83_quotient) {
     extern __shared__ __align__(16) char shared[];
     const Pass pass{data, tables, lg, bits, at, cols, weight, flags};
     const uint32_t tile = blockIdx.x, thread = threadIdx.x;
     Fr v[8];
     pass.load(tile, thread, pass.has(LOAD_REVERSED) && !pass.load_staged(), v);
-    pass.prepare(shared, tile, thread, scale);
+    pass.prepare(shared, tile, thread, Known{scale, scale_quotient});
     if (pass.load_staged()) {
         pass.write(shared, 0, thread, v);
         __syncthreads();
@@ -20,24 +20,22 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
     }
     __syncthreads();
     const uint32_t steps = pass.steps();
+    // The loop's code is what fits the instruction cache: one copy of each product.
 #pragma unroll 1
     for (uint32_t round = 0; round <= steps; round++) {
         if (round != 0)
             transform(v, pass.levels(round - 1), Known{w8, w8_quotient}, Known{w4, w4_quotient},
                       Known{w83, w83_quotient});
-        if (round == 0 || round == steps) {
-            const bool load = round == 0;
-            const uint32_t factors = pass.factor_count(load);
+        const uint32_t factors = pass.factor_count(round);
 #pragma unroll 1
-            for (uint32_t f = 0; f < factors; f++)
-                pass.scale(pass.factor(shared, load, f, thread), load, thread, v);
-            continue;
-        }
-        pass.twiddle(round - 1, thread, v);
+        for (uint32_t f = 0; f < factors; f++)
+            pass.multiply(pass.factor(shared, round, f, thread), v);
+        if (round == 0 || round == steps) continue;
         pass.write(shared, round - 1, thread, v);
         __syncthreads();
         pass.read(shared, round, thread, v);
     }
+    if (pass.factor_count(steps) == 0) reduce(v);
     if (pass.store_staged()) {
         pass.write(shared, steps - 1, thread, v);
         __syncthreads();
@@ -49,8 +47,9 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
 }
 
 extern "C" __global__ void __launch_bounds__(1)
-    ntt_tiny(char *data, const char *tables, uint32_t lg, uint32_t flags, Fr scale) {
-    tiny(Pass{data, tables, lg, lg, 0, 0, 0, flags}, scale);
+    ntt_tiny(char *data, const char *tables, uint32_t lg, uint32_t flags, Fr scale,
+             Fr scale_quotient) {
+    tiny(Pass{data, tables, lg, lg, 0, 0, 0, flags}, Known{scale, scale_quotient});
 }
 
 extern "C" __global__ void __launch_bounds__(Reversal::THREADS)

@@ -22,15 +22,14 @@ namespace ntt {
 // Sizes and flags that the host must know are in ../src/sizes.rs.
 constexpr uint32_t MAX_THREADS = (1u << LG_TILE) / 8;
 
-// Tables, in elements: powers of w_(2^k) for each k up to LG_TILE, from place 2^k - 1 on; the same
-// up to MAX_BITS with their quotients, two elements each; the first powers of w_(2^MAX_LG); powers
-// of the coset's generator, then of its inverse, to the 2^weight, for each weight; all powers of
+// Tables, in elements. With their quotients, two elements each: powers of w_(2^k) for each k up to
+// LG_TILE, from place 2^k - 1 on; the first powers of w_(2^MAX_LG); powers of the coset's generator,
+// then of its inverse, to the 2^weight, for each weight. In Montgomery form: all powers of
 // w_(2^LG_HIGH).
 constexpr uint32_t LG_HIGH = MAX_LG - LG_LOW;
-constexpr uint32_t KNOWN_AT = 2u << LG_TILE;
-constexpr uint32_t LOW_AT = KNOWN_AT + 2 * (2u << MAX_BITS);
-constexpr uint32_t COSET_AT = LOW_AT + (1u << LG_LOW);
-constexpr uint32_t HIGH_AT = COSET_AT + (2 * MAX_LG << MAX_BITS);
+constexpr uint32_t LOW_AT = 2 * (2u << LG_TILE);
+constexpr uint32_t COSET_AT = LOW_AT + (2u << LG_LOW);
+constexpr uint32_t HIGH_AT = COSET_AT + 2 * (2 * MAX_LG << MAX_BITS);
 constexpr uint32_t TABLES_LEN = HIGH_AT + (1u << LG_HIGH);
 
 TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
@@ -45,12 +44,17 @@ TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
 
 TL_HD constexpr uint32_t reverse3(uint32_t i) { return (i & 1) << 2 | (i & 2) | i >> 2; }
 
-// What multiplies the elements of a thread: of element number x, table[x mult & mask].
+// What multiplies the elements of a thread: of element i, entry first + i stride of a table, or, if
+// reversed, i with its bits reversed. Between steps element 0 takes none.
 struct Factors {
     const char *table;
-    uint32_t mult, mask;
+    uint32_t first, stride, mask;
+    bool reversed, between;
 
-    TL_HD Fr at(uint32_t x) const { return Fr::load(table + 32 * (x * mult & mask)); }
+    TL_HD Known at(uint32_t i) const {
+        const uint32_t index = first + (reversed ? reverse3(i) : i) * stride;
+        return Known::load(table + 64 * (index & mask));
+    }
 };
 
 // One pass. Shared memory holds a tile as two planes of quads, and behind it the factors of the
@@ -131,85 +135,86 @@ struct Pass {
     TL_HD const char *table(uint32_t at) const { return tables + 32 * size_t(at); }
     TL_HD const char *coset(uint32_t weight) const {
         const uint32_t number = has(INVERSE) ? MAX_LG + weight : weight;
-        return table(COSET_AT + (number << MAX_BITS));
+        return table(COSET_AT + 2 * (number << MAX_BITS));
     }
-    // Powers of the root of order 2^lg, to the `mult`.
-    TL_HD Factors roots(uint32_t lg, uint32_t mult) const {
-        return Factors{table((1u << lg) - 1), has(INVERSE) ? 0 - mult : mult, (1u << lg) - 1};
-    }
+    // All powers of the root of order 2^lg.
+    TL_HD const char *roots(uint32_t lg) const { return table(2 * ((1u << lg) - 1)); }
 
-    // Before all else: the factors of the digit's places, into shared memory.
-    TL_HD void prepare(char *shared, uint32_t tile, uint32_t thread, const Fr &scale) const {
+    // Before all else: the factors of the digit's places, into shared memory, in the order of
+    // `natural` below.
+    TL_HD void prepare(char *shared, uint32_t tile, uint32_t thread, const Known &scale) const {
         if (!has(FACTORS_AT_LOAD | FACTORS_AT_STORE)) return;
         const uint32_t multiplier = common_multiplier(tile);
         const uint32_t common = multiplier << (MAX_LG - bits - above());
-        for (uint32_t x = thread; x < 1u << bits; x += threads()) {
+        for (uint32_t i = thread; i < 1u << bits; i += threads()) {
+            uint32_t x = i;
+            if (has(FACTORS_AT_STORE)) {
+                const uint32_t top = reverse3(i >> (bits - 3)) << (bits - 3);
+                x = top | reverse_bits(i & ((1u << (bits - 3)) - 1), bits - 3);
+            }
             uint32_t exponent = x * common;
             if (has(INVERSE)) exponent = 0 - exponent;
             const uint32_t high = exponent >> LG_LOW & ((1u << LG_HIGH) - 1);
             const uint32_t low = exponent & ((1u << LG_LOW) - 1);
             Fr factor = Fr::load_read_only(table(HIGH_AT + high));
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
-            for (int i = 0; i < 4; i++) {
-                Fr other = scale;
-                if (i == 0) {
+            TL_NO_UNROLL
+            for (int k = 0; k < 4; k++) {
+                Known other = scale;
+                if (k == 0) {
                     if (low == 0) continue;
-                    other = Fr::load_read_only(table(LOW_AT + low));
-                } else if (i == 1) {
+                    other = Known::load(table(LOW_AT + 2 * low));
+                } else if (k == 1) {
                     if (!has(FACTORS_WITH_COSET)) continue;
-                    other = Fr::load_read_only(coset(weight) + 32 * x);
-                } else if (i == 2) {
+                    other = Known::load(coset(weight) + 64 * x);
+                } else if (k == 2) {
                     if (!has(FACTORS_WITH_COSET_ABOVE)) continue;
-                    other = Fr::load_read_only(coset(0) + 32 * multiplier);
+                    other = Known::load(coset(0) + 64 * multiplier);
                 } else if (!has(FACTORS_WITH_SCALE)) {
                     continue;
                 }
                 factor = factor * other;
             }
-            factor.store(factors(shared) + 32 * x);
+            Known::from_montgomery(factor).store(factors(shared) + 64 * i);
         }
     }
 
-    // The factors at loading or at storing: how many there are, and number f of them.
-    TL_HD uint32_t factor_count(bool load) const {
-        const uint32_t between = load ? FACTORS_AT_LOAD : FACTORS_AT_STORE;
-        const uint32_t power = load ? COSET_AT_LOAD : COSET_AT_STORE;
+    // How many factors elements have in a round: round 0 is before the first step, the others are
+    // after one.
+    TL_HD uint32_t factor_count(uint32_t round) const {
+        if (round != 0 && round != steps()) return 1;
+        const uint32_t between = round == 0 ? FACTORS_AT_LOAD : FACTORS_AT_STORE;
+        const uint32_t power = round == 0 ? COSET_AT_LOAD : COSET_AT_STORE;
         // Columns with a multiplier of their own have a second factor.
         if (has(between)) return contiguous() && cols != 0 ? 2 : 1;
         return has(power) ? 1 : 0;
     }
-    TL_HD Factors factor(char *shared, bool load, uint32_t f, uint32_t thread) const {
-        if (f == 1) return roots(bits + cols, reverse_bits(column(thread), cols));
-        if (has(load ? FACTORS_AT_LOAD : FACTORS_AT_STORE))
-            return Factors{factors(shared), 1, ~0u};
-        return Factors{coset(weight), 1, ~0u};
-    }
-
-    // Between two steps, elements number i of the outputs take the power of a root that the bits
-    // not yet transformed and i make.
-    TL_HD void twiddle(uint32_t step, uint32_t thread, Fr (&v)[8]) const {
-        const uint32_t low = low_bit(step);
-        const uint32_t mask = (8u << low) - 1;
-        uint32_t mult = row(thread) & ((1u << low) - 1);
-        if (has(INVERSE)) mult = 0 - mult;
-        const char *powers = table(KNOWN_AT + 2 * mask);
-        TL_UNROLL
-        for (uint32_t i = 1; i < 8; i++)
-            v[i] = v[i] * Known::load(powers + 64 * (reverse3(i) * mult & mask));
-    }
-
-    // Multiplies a thread's elements by one factor each.
-    TL_HD void scale(const Factors &factors, bool load, uint32_t thread, Fr (&v)[8]) const {
-        // All are one.
-        if (factors.mult == 0) return;
-        const uint32_t first = load ? row(thread) : reverse_bits(row(thread), bits - 3);
-        TL_UNROLL
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t x = first + ((load ? i : reverse3(i)) << (bits - 3));
-            v[i] = v[i] * factors.at(x);
+    // Number f of them.
+    TL_HD Factors factor(char *shared, uint32_t round, uint32_t f, uint32_t thread) const {
+        const bool load = round == 0;
+        // Between two steps, elements number i of the outputs take the power of a root that the bits
+        // not yet transformed and i make.
+        if (!load && round != steps()) {
+            const uint32_t low = low_bit(round - 1);
+            const uint32_t mult = signed_power(row(thread) & ((1u << low) - 1));
+            return Factors{roots(low + 3), 0, mult, (8u << low) - 1, true, true};
         }
+        const uint32_t place = load ? row(thread) : reverse_bits(row(thread), bits - 3);
+        if (f == 1) {
+            const uint32_t mult = signed_power(reverse_bits(column(thread), cols));
+            const uint32_t mask = (1u << (bits + cols)) - 1;
+            return Factors{roots(bits + cols), place * mult, mult << (bits - 3), mask, !load, false};
+        }
+        if (has(load ? FACTORS_AT_LOAD : FACTORS_AT_STORE))
+            return Factors{factors(shared), row(thread), 1u << (bits - 3), ~0u, false, false};
+        return Factors{coset(weight), place, 1u << (bits - 3), ~0u, !load, false};
+    }
+    TL_HD uint32_t signed_power(uint32_t power) const { return has(INVERSE) ? 0 - power : power; }
+
+    // Multiplies a thread's elements, below 2 r, by one factor each; they are then below r.
+    TL_HD void multiply(const Factors &factors, Fr (&v)[8]) const {
+        v[0] = factors.between ? v[0].subtract_if_not_below() : v[0] * factors.at(0);
+        TL_UNROLL
+        for (uint32_t i = 1; i < 8; i++) v[i] = v[i] * factors.at(i);
     }
 
     TL_HD void load(uint32_t tile, uint32_t thread, bool reversed, Fr (&v)[8]) const {
@@ -270,43 +275,58 @@ TL_HD void butterfly(Fr &a, Fr &b) {
     b = a - b;
     a = sum;
 }
+TL_HD void butterfly(Fr &a, Fr &b, const Known &w) {
+    const Fr sum = a + b;
+    b = a.unreduced_difference(b) * w;
+    a = sum;
+}
 
-// Levels of 8 elements, bits `levels` - 1 down to 0 of their number.
+// Levels of 8 elements, bits `levels` - 1 down to 0 of their number. Those that come out are below
+// 2 r.
 TL_HD void transform(Fr (&v)[8], uint32_t levels, const Known &w8, const Known &w4,
                      const Known &w83) {
     if (levels >= 3) {
-        TL_UNROLL
-        for (int i = 0; i < 4; i++) butterfly(v[i], v[i + 4]);
-        v[5] = v[5] * w8;
-        v[6] = v[6] * w4;
-        v[7] = v[7] * w83;
+        butterfly(v[0], v[4]);
+        butterfly(v[1], v[5], w8);
+        butterfly(v[2], v[6], w4);
+        butterfly(v[3], v[7], w83);
     }
     if (levels >= 2) {
         TL_UNROLL
         for (int i = 0; i < 8; i += 4) {
             butterfly(v[i], v[i + 2]);
-            butterfly(v[i + 1], v[i + 3]);
-            v[i + 3] = v[i + 3] * w4;
+            butterfly(v[i + 1], v[i + 3], w4);
         }
     }
     TL_UNROLL
-    for (int i = 0; i < 8; i += 2) butterfly(v[i], v[i + 1]);
+    for (int i = 0; i < 8; i += 2) {
+        const Fr sum = v[i].unreduced_sum(v[i + 1]);
+        v[i + 1] = v[i].unreduced_difference(v[i + 1]);
+        v[i] = sum;
+    }
+}
+
+TL_HD void reduce(Fr (&v)[8]) {
+    TL_UNROLL
+    for (int i = 0; i < 8; i++) v[i] = v[i].subtract_if_not_below();
 }
 
 // 2 or 4 elements, by definition.
-TL_HD void tiny(const Pass &pass, const Fr &scale) {
+TL_HD void tiny(const Pass &pass, const Known &scale) {
     Fr in[4], out[4];
     const uint32_t n = 1u << pass.lg;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t place = pass.has(LOAD_REVERSED) ? reverse_bits(i, pass.lg) : i;
         in[i] = Fr::load(pass.data + 32 * place);
-        if (pass.has(COSET_AT_LOAD)) in[i] = in[i] * Fr::load(pass.coset(0) + 32 * i);
+        if (pass.has(COSET_AT_LOAD)) in[i] = in[i] * Known::load(pass.coset(0) + 64 * i);
     }
     for (uint32_t k = 0; k < n; k++) {
         out[k] = Fr::zero();
-        const Factors roots = pass.roots(pass.lg, k);
-        for (uint32_t i = 0; i < n; i++) out[k] = out[k] + in[i] * roots.at(i);
-        if (pass.has(COSET_AT_STORE)) out[k] = out[k] * Fr::load(pass.coset(0) + 32 * k);
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t power = pass.signed_power(i * k) & (n - 1);
+            out[k] = out[k] + in[i] * Known::load(pass.roots(pass.lg) + 64 * power);
+        }
+        if (pass.has(COSET_AT_STORE)) out[k] = out[k] * Known::load(pass.coset(0) + 64 * k);
         if (pass.has(FACTORS_WITH_SCALE)) out[k] = out[k] * scale;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -366,27 +386,28 @@ TL_HD Fr constant(const uint32_t *limbs) {
     return out;
 }
 
-// The content of place i of the tables, but for the quotients' part.
+// Power i of the tables: those with quotients first.
 TL_HD Fr power_entry(uint32_t i) {
+    constexpr uint32_t LOW = LOW_AT / 2, COSET = COSET_AT / 2, HIGH = HIGH_AT / 2;
     uint64_t exponent;
     Fr base;
-    if (i < KNOWN_AT) {
+    if (i < LOW) {
         uint32_t lg = 0;
         while ((2u << lg) - 1 <= i) lg++;
         exponent = i - ((1u << lg) - 1);
         // One place is left over.
         base = constant(FR_ROOTS + 8 * (lg <= LG_TILE ? lg : 0));
-    } else if (i < COSET_AT) {
-        exponent = i - LOW_AT;
+    } else if (i < COSET) {
+        exponent = i - LOW;
         base = constant(FR_ROOTS + 8 * MAX_LG);
-    } else if (i < HIGH_AT) {
-        const uint32_t number = (i - COSET_AT) >> MAX_BITS;
+    } else if (i < HIGH) {
+        const uint32_t number = (i - COSET) >> MAX_BITS;
         const bool inverse = number >= MAX_LG;
-        exponent = (i - COSET_AT) & ((1u << MAX_BITS) - 1);
+        exponent = (i - COSET) & ((1u << MAX_BITS) - 1);
         exponent <<= inverse ? number - MAX_LG : number;
         base = constant(FR_SHIFTS + (inverse ? 8 : 0));
     } else {
-        exponent = i - HIGH_AT;
+        exponent = i - HIGH;
         base = constant(FR_ROOTS + 8 * LG_HIGH);
     }
     Fr out = Fr::one();
@@ -399,10 +420,8 @@ TL_HD Fr power_entry(uint32_t i) {
 
 // The content of place i of the tables.
 TL_HD Fr table_entry(uint32_t i) {
-    const bool has_quotient = i >= KNOWN_AT && i < LOW_AT;
-    const Fr power = power_entry(has_quotient ? (i - KNOWN_AT) / 2 : i);
-    if (!has_quotient) return power;
-    const Known known = Known::from_montgomery(power);
+    if (i >= HIGH_AT) return power_entry(i - HIGH_AT / 2);
+    const Known known = Known::from_montgomery(power_entry(i / 2));
     return i % 2 == 0 ? known.value : known.quotient;
 }
 

@@ -11,8 +11,9 @@ use crate::sizes::ntt::{
     MAX_BITS, REVERSAL_BITS, STORE_REVERSED,
 };
 
-/// Bits of a tile where a block's shared memory is short, and of domains so small that large tiles
-/// would leave multiprocessors idle.
+/// Bits of a tile where a block's shared memory is too short for the largest, and of domains so small
+/// that large tiles would leave multiprocessors idle. Where it is shorter still, a tile is no more
+/// than the largest digit.
 const LG_SMALL_TILE: u32 = 10;
 /// From here on domains are large.
 const LG_LARGE: u32 = 23;
@@ -23,11 +24,8 @@ const TABLES_THREADS: u32 = 1 << (LG_TILE - LG_PER_THREAD);
 const LG_REVERSAL: u32 = 2 * REVERSAL_BITS;
 
 /// Elements of the tables, `TABLES_LEN` of `ntt.cuh`.
-const TABLES_LEN: u32 = (2 << LG_TILE)
-    + (4 << MAX_BITS)
-    + (1 << LG_LOW)
-    + ((2 * MAX_LG) << MAX_BITS)
-    + (1 << (MAX_LG - LG_LOW));
+const TABLES_LEN: u32 =
+    2 * ((2 << LG_TILE) + (1 << LG_LOW) + ((2 * MAX_LG) << MAX_BITS)) + (1 << (MAX_LG - LG_LOW));
 
 /// Bytes of the tables, which [`fill_tables`] writes once for all transforms.
 pub const TABLES_BYTES: u64 = 32 * TABLES_LEN as u64;
@@ -63,7 +61,7 @@ pub struct Launch {
     pub reads_tables: bool,
     /// Arguments that are words.
     pub words: Vec<u32>,
-    /// Arguments that are elements of Fr, in Montgomery form.
+    /// Arguments that are elements of Fr: factors and their quotients, as in `known.cuh`.
     pub factors: Vec<[u32; 8]>,
 }
 
@@ -85,9 +83,11 @@ pub fn fill_tables() -> Launch {
 /// The launches of a transform, in order, on a device whose blocks have so much shared memory.
 /// `None` past [`MAX_LG`].
 pub fn plan(transform: Transform, shared_bytes_per_block: u32) -> Option<Vec<Launch>> {
-    let largest = (32 << LG_TILE) + (32 << MAX_BITS);
-    let is_small = transform.lg < LG_LARGE || shared_bytes_per_block < largest;
-    let lg_tile = if is_small { LG_SMALL_TILE } else { LG_TILE };
+    let fits = |lg_tile: &u32| {
+        (*lg_tile < LG_TILE || transform.lg >= LG_LARGE)
+            && shared_bytes(*lg_tile, MAX_BITS) <= shared_bytes_per_block
+    };
+    let lg_tile = [LG_TILE, LG_SMALL_TILE].into_iter().find(fits).unwrap_or(MAX_BITS);
     plan_by_digits(transform, lg_tile, MAX_BITS)
 }
 
@@ -116,6 +116,11 @@ pub fn plan_by_digits(transform: Transform, lg_tile: u32, max_bits: u32) -> Opti
     }
 }
 
+/// Of a tile, and of the factors, with their quotients, of a digit's places.
+const fn shared_bytes(lg_tile: u32, bits: u32) -> u32 {
+    (32 << lg_tile) + (64 << bits)
+}
+
 fn tiny(transform: Transform) -> Launch {
     let Transform { lg, inverse, coset, natural_input, natural_output } = transform;
     let mut flags = when(inverse, INVERSE | FACTORS_WITH_SCALE);
@@ -130,7 +135,7 @@ fn tiny(transform: Transform) -> Launch {
         shared_bytes: 0,
         reads_tables: true,
         words: vec![lg, flags],
-        factors: vec![scale(transform)],
+        factors: scale(transform).to_vec(),
     }
 }
 
@@ -138,18 +143,17 @@ fn tiny(transform: Transform) -> Launch {
 fn pass(transform: Transform, bits: u32, at: u32, cols: u32, weight: u32, flags: u32) -> Launch {
     let lg = transform.lg;
     let flags = flags | when(transform.inverse, INVERSE);
-    let tile_bytes = 32u32 << (bits + cols);
-    let factor_bytes =
-        if flags & (FACTORS_AT_LOAD | FACTORS_AT_STORE) == 0 { 0 } else { 32u32 << bits };
+    let has_factors = flags & (FACTORS_AT_LOAD | FACTORS_AT_STORE) != 0;
+    let tile_bytes = 32 << (bits + cols);
     let roots = &constants().small_roots[usize::from(transform.inverse)];
     Launch {
         kernel: "ntt_pass",
         blocks: 1 << (lg - bits - cols),
         threads: 1 << (bits + cols - LG_PER_THREAD),
-        shared_bytes: tile_bytes + factor_bytes,
+        shared_bytes: if has_factors { shared_bytes(bits + cols, bits) } else { tile_bytes },
         reads_tables: true,
         words: vec![lg, bits, at, cols, weight, flags],
-        factors: [&[scale(transform)], &roots[..]].concat(),
+        factors: [&scale(transform)[..], roots].concat(),
     }
 }
 
@@ -270,17 +274,17 @@ const fn when(condition: bool, flags: u32) -> u32 {
 }
 
 /// 1/n of an inverse transform.
-fn scale(transform: Transform) -> [u32; 8] {
+fn scale(transform: Transform) -> [[u32; 8]; 2] {
     let halvings = if transform.inverse { transform.lg as usize } else { 0 };
     constants().inverses_of_len[halvings]
 }
 
-/// Constants in Montgomery form.
+/// Constants, each with its quotient.
 struct Constants {
-    /// The root of order 8, its square and its cube, each with its quotient; the same of its inverse.
+    /// The root of order 8, its square and its cube; the same of its inverse.
     small_roots: [[[u32; 8]; 6]; 2],
     /// 1 / 2^lg.
-    inverses_of_len: Vec<[u32; 8]>,
+    inverses_of_len: Vec<[[u32; 8]; 2]>,
 }
 
 fn constants() -> &'static Constants {
@@ -291,17 +295,16 @@ fn constants() -> &'static Constants {
             limbs.copy_from_slice(value);
             limbs
         };
-        let montgomery = |value: &[u32]| limbs(&FR.to_montgomery(value));
+        let known = |value: &[u32]| [limbs(value), quotient(limbs(&FR.to_montgomery(value)))];
         let root = FR.root_of_unity(3).unwrap_or_else(|| FR.small(1));
         // Its order is 8.
         let inverse = FR.pow(&root, &FR.small(7));
         let small_roots = [root, inverse].map(|root| {
             let square = FR.mul(&root, &root);
-            let [a, b, c] = [root.clone(), square.clone(), FR.mul(&square, &root)]
-                .map(|root| [limbs(&root), quotient(montgomery(&root))]);
+            let [a, b, c] = [&root, &square, &FR.mul(&square, &root)].map(|root| known(root));
             [a[0], a[1], b[0], b[1], c[0], c[1]]
         });
-        let inverse = |lg: u32| montgomery(&FR.power_of_two(-(lg as i32)));
+        let inverse = |lg: u32| known(&FR.power_of_two(-(lg as i32)));
         Constants { small_roots, inverses_of_len: (0..=MAX_LG).map(inverse).collect() }
     })
 }

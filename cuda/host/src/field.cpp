@@ -6,7 +6,7 @@ namespace {
 
 enum Operation {
     ADD, SUB, NEG, MUL, SQR, DBL, FROM_MONTGOMERY, TO_MONTGOMERY, IS_ZERO, EQUAL, BELOW, DOT,
-    MUL_KNOWN
+    MUL_KNOWN, MUL_KNOWN_UNREDUCED
 };
 
 template <class F>
@@ -50,6 +50,10 @@ bool compute(uint32_t operation, const Fp &a, const Fp &b, Fp &out) {
 bool compute(uint32_t operation, const Fr &a, const Fr &b, Fr &out) {
     if (operation == MUL_KNOWN) {
         out = a * Known::from_montgomery(b);
+        return true;
+    }
+    if (operation == MUL_KNOWN_UNREDUCED) {
+        out = a.unreduced_difference(Fr::zero()) * Known::from_montgomery(b);
         return true;
     }
     return compute<FrParams>(operation, a, b, out);

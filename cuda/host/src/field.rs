@@ -68,6 +68,8 @@ pub enum Operation {
     Dot,
     /// a b, by the routine for factors with a quotient; in Fr only.
     MulKnown,
+    /// The same of a and the modulus, not reduced.
+    MulKnownUnreduced,
 }
 
 /// A field of the kernels.

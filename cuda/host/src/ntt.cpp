@@ -21,7 +21,7 @@ struct Block {
     }
 };
 
-void run(const Pass &pass, Block &block, uint32_t tile, const Fr &scale, const Known (&w)[3]) {
+void run(const Pass &pass, Block &block, uint32_t tile, const Known &scale, const Known (&w)[3]) {
     char *shared = block.memory();
     using V = Fr(&)[8];
     block.each([&](uint32_t thread, V v) {
@@ -36,12 +36,10 @@ void run(const Pass &pass, Block &block, uint32_t tile, const Fr &scale, const K
         const bool exchange = round != 0 && round != steps;
         block.each([&](uint32_t thread, V v) {
             if (round != 0) transform(v, pass.levels(round - 1), w[0], w[1], w[2]);
-            const bool load = round == 0;
-            for (uint32_t f = 0; !exchange && f < pass.factor_count(load); f++)
-                pass.scale(pass.factor(shared, load, f, thread), load, thread, v);
-            if (!exchange) return;
-            pass.twiddle(round - 1, thread, v);
-            pass.write(shared, round - 1, thread, v);
+            for (uint32_t f = 0; f < pass.factor_count(round); f++)
+                pass.multiply(pass.factor(shared, round, f, thread), v);
+            if (exchange) pass.write(shared, round - 1, thread, v);
+            if (round == steps && pass.factor_count(round) == 0) reduce(v);
         });
         if (!exchange) continue;
         block.each([&](uint32_t thread, V v) { pass.read(shared, round, thread, v); });
@@ -73,9 +71,9 @@ void twinlock_cuda_ntt_pass(uint32_t first, uint32_t end, uint32_t threads, uint
                             const void *factors) {
     const Pass pass{data, tables, words[0], words[1], words[2], words[3], words[4], words[5]};
     const char *factor = static_cast<const char *>(factors);
-    const Fr scale = Fr::load(factor);
-    const Known w[3] = {Known::load(factor + 32), Known::load(factor + 96),
-                        Known::load(factor + 160)};
+    const Known scale = Known::load(factor);
+    const Known w[3] = {Known::load(factor + 64), Known::load(factor + 128),
+                        Known::load(factor + 192)};
     for (uint32_t tile = first; tile < end; tile++) {
         // What is not written first shows.
         Block block{std::vector<Quad>(shared_bytes / 16, Quad{{~0u, ~0u, ~0u, ~0u}}),
@@ -87,7 +85,7 @@ void twinlock_cuda_ntt_pass(uint32_t first, uint32_t end, uint32_t threads, uint
 void twinlock_cuda_ntt_tiny(char *data, const char *tables, const uint32_t *words,
                             const void *factors) {
     const Pass pass{data, tables, words[0], words[0], 0, 0, 0, words[1]};
-    tiny(pass, Fr::load(factors));
+    tiny(pass, Known::load(static_cast<const char *>(factors)));
 }
 
 void twinlock_cuda_ntt_reverse(uint32_t first, uint32_t end, char *data, const uint32_t *words) {

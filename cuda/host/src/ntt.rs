@@ -149,7 +149,7 @@ fn fits(launch: &Launch<'_>, data: &[Fr]) -> bool {
     let of_the_domain = words.first().is_some_and(|lg| 1usize.checked_shl(*lg) == Some(data.len()));
     let known = matches!(
         (kernel, words.len(), factors.len()),
-        ("ntt_pass", 6, 7) | ("ntt_tiny", 2, 1) | ("ntt_reverse", 1, 0)
+        ("ntt_pass", 6, 8) | ("ntt_tiny", 2, 2) | ("ntt_reverse", 1, 0)
     );
     of_the_domain && known
 }

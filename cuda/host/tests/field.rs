@@ -148,8 +148,10 @@ fn products_by_known_factors() {
     for a in &values {
         for b in &values {
             let expected = compute(Operation::Mul, a, b);
-            let found = compute(Operation::MulKnown, a, b);
-            assert_eq!(found, expected, "{a:x?}, {b:x?}, seed {seed}");
+            for operation in [Operation::MulKnown, Operation::MulKnownUnreduced] {
+                let found = compute(operation, a, b);
+                assert_eq!(found, expected, "{operation:?}, {a:x?}, {b:x?}, seed {seed}");
+            }
         }
     }
     assert_eq!(Fp::compute(Operation::MulKnown, &Limbs([0; 12]), &Limbs([0; 12])), None);

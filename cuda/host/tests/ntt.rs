@@ -127,7 +127,7 @@ fn plans_fit_a_device() {
                 for launch in launches {
                     assert!((1..=256).contains(&launch.threads), "{launch:?}");
                     assert!((1..=1 << 20).contains(&launch.blocks), "{launch:?}");
-                    assert!(launch.shared_bytes <= shared_bytes.min(80 << 10), "{launch:?}");
+                    assert!(launch.shared_bytes <= shared_bytes.min(96 << 10), "{launch:?}");
                 }
             }
         }
