@@ -11,16 +11,17 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
     const Pass pass{data, tables, lg, bits, at, cols, weight, flags};
     const uint32_t tile = blockIdx.x, thread = threadIdx.x;
     Fr v[8];
-    pass.load(tile, thread, pass.has(LOAD_REVERSED) && !pass.load_staged(), v);
+    const uint32_t row = pass.row(thread), steps = pass.steps();
+    pass.load(tile, thread, v);
     pass.prepare(shared, tile, thread, Known{scale, scale_quotient});
     if (pass.load_staged()) {
-        pass.write(shared, 0, thread, v);
+        pass.write(shared, thread, pass.places(0, row), v);
         __syncthreads();
-        pass.read_reversed(shared, thread, v);
+        pass.read(shared, thread, pass.reversed_places(0, row), v);
     }
     __syncthreads();
-    const uint32_t steps = pass.steps();
-    // The loop's code is what fits the instruction cache: one copy of each product.
+    // There is one copy of this code, of each kind of product one: more than that does not fit the
+    // instruction cache.
 #pragma unroll 1
     for (uint32_t round = 0; round <= steps; round++) {
         if (round != 0)
@@ -30,20 +31,13 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
 #pragma unroll 1
         for (uint32_t f = 0; f < factors; f++)
             pass.multiply(pass.factor(shared, round, f, thread), v);
-        if (round == 0 || round == steps) continue;
-        pass.write(shared, round - 1, thread, v);
+        if (!pass.exchanges(round)) continue;
+        pass.write(shared, thread, pass.places(round - 1, row), v);
         __syncthreads();
-        pass.read(shared, round, thread, v);
+        pass.read(shared, thread, pass.places(round == steps ? 0 : round, row), v);
     }
     if (pass.factor_count(steps) == 0) reduce(v);
-    if (pass.store_staged()) {
-        pass.write(shared, steps - 1, thread, v);
-        __syncthreads();
-        pass.read(shared, 0, thread, v);
-        pass.store_in_order(tile, thread, v);
-    } else {
-        pass.store(tile, thread, pass.has(STORE_REVERSED), v);
-    }
+    pass.store(tile, thread, v);
 }
 
 extern "C" __global__ void __launch_bounds__(1)

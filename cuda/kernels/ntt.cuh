@@ -44,17 +44,27 @@ TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
 
 TL_HD constexpr uint32_t reverse3(uint32_t i) { return (i & 1) << 2 | (i & 2) | i >> 2; }
 
-// What multiplies the elements of a thread: of element i, entry first + i stride of a table, or, if
-// reversed, i with its bits reversed. Between steps element 0 takes none.
+// Numbers of a thread's elements, first + i stride of element i, or, if reversed, of i with its bits
+// reversed.
+struct Numbers {
+    uint32_t first, stride;
+    bool reversed;
+
+    TL_HD uint32_t at(uint32_t i) const {
+        // Not reverse3(i) stride, which would be chosen anew for each i.
+        const uint32_t low = reversed ? 4 * stride : stride, high = reversed ? stride : 4 * stride;
+        return first + (i & 1 ? low : 0) + (i & 2 ? 2 * stride : 0) + (i & 4 ? high : 0);
+    }
+};
+
+// What multiplies them: entries of a table modulo its length. Between steps element 0 takes none.
 struct Factors {
     const char *table;
-    uint32_t first, stride, mask;
-    bool reversed, between;
+    Numbers numbers;
+    uint32_t mask;
+    bool between;
 
-    TL_HD Known at(uint32_t i) const {
-        const uint32_t index = first + (reversed ? reverse3(i) : i) * stride;
-        return Known::load(table + 64 * (index & mask));
-    }
+    TL_HD Known at(uint32_t i) const { return Known::load(table + 64 * (numbers.at(i) & mask)); }
 };
 
 // One pass. Shared memory holds a tile as two planes of quads, and behind it the factors of the
@@ -79,18 +89,13 @@ struct Pass {
         return contiguous() ? thread & ((1u << (bits - 3)) - 1) : thread >> cols;
     }
 
-    // The address of an element of the tile.
-    TL_HD char *element(uint32_t tile, uint32_t place, uint32_t column) const {
-        size_t index;
-        if (contiguous()) {
-            index = (size_t(tile) << (bits + cols)) + (column << bits | place);
-        } else {
-            const uint32_t tiles_below = at - cols;
-            const size_t high = tile >> tiles_below;
-            const size_t low = size_t(tile & ((1u << tiles_below) - 1)) << cols;
-            index = (high << (at + bits)) + (size_t(place) << at) + low + column;
-        }
-        return data + 32 * index;
+    // The number of an element of the tile. Places next to each other are 2^at elements apart.
+    TL_HD uint32_t element(uint32_t tile, uint32_t place, uint32_t column) const {
+        if (contiguous()) return (tile << (bits + cols)) + (column << bits | place);
+        const uint32_t tiles_below = at - cols;
+        const uint32_t high = tile >> tiles_below;
+        const uint32_t low = (tile & ((1u << tiles_below) - 1)) << cols;
+        return (high << (at + bits)) + (place << at) + low + column;
     }
 
     // The reversed bits above the digit, those that all columns have in common.
@@ -99,24 +104,15 @@ struct Pass {
         return reverse_bits(high, above());
     }
 
-    // Reversed, the places of 8 consecutive threads are in 8 banks of quads in every step.
-    TL_HD char *cell(char *shared, uint32_t place, uint32_t column) const {
-        const uint32_t linear = contiguous() ? column << bits | place : place << cols | column;
-        return shared + 16 * (linear ^ (linear >> 3 & 7));
+    // Cells of shared memory. Reversed, the places of 8 consecutive threads are in 8 banks of quads
+    // in every step.
+    TL_HD Numbers cells(const Numbers &places, uint32_t column) const {
+        if (contiguous())
+            return Numbers{column << bits | places.first, places.stride, places.reversed};
+        return Numbers{places.first << cols | column, places.stride << cols, places.reversed};
     }
-
-    TL_HD void put(char *shared, uint32_t place, uint32_t column, const Fr &value) const {
-        char *at = cell(shared, place, column);
-        store_quad(at, value.quad(0));
-        store_quad(at + (16u << (bits + cols)), value.quad(1));
-    }
-
-    TL_HD Fr get(char *shared, uint32_t place, uint32_t column) const {
-        const char *at = cell(shared, place, column);
-        Fr out;
-        out.set_quad(0, load_quad(at));
-        out.set_quad(1, load_quad(at + (16u << (bits + cols))));
-        return out;
+    static TL_HD char *cell(char *shared, uint32_t number) {
+        return shared + 16 * (number ^ (number >> 3 & 7));
     }
 
     // The lowest bit that a step transforms.
@@ -126,10 +122,15 @@ struct Pass {
     TL_HD uint32_t levels(uint32_t step) const {
         return step + 1 == steps() ? bits - 3 * step : 3;
     }
-    // The place of a thread's element i in a step.
-    TL_HD uint32_t place(uint32_t step, uint32_t row, uint32_t i) const {
+    // The places of a thread's elements in a step.
+    TL_HD Numbers places(uint32_t step, uint32_t row) const {
         const uint32_t low = low_bit(step);
-        return row >> low << (low + 3) | i << low | (row & ((1u << low) - 1));
+        return Numbers{row >> low << (low + 3) | (row & ((1u << low) - 1)), 1u << low, false};
+    }
+    // And with all bits reversed: of the first step, which are the last's, and of the last.
+    TL_HD Numbers reversed_places(uint32_t step, uint32_t row) const {
+        const uint32_t reversed = reverse_bits(row, bits - 3);
+        return step == 0 ? Numbers{reversed << 3, 1, true} : Numbers{reversed, 1u << (bits - 3), true};
     }
 
     TL_HD const char *table(uint32_t at) const { return tables + 32 * size_t(at); }
@@ -178,6 +179,11 @@ struct Pass {
         }
     }
 
+    // Whether a thread's elements are others after a round.
+    TL_HD bool exchanges(uint32_t round) const {
+        return round != 0 && (round != steps() || store_staged());
+    }
+
     // How many factors elements have in a round: round 0 is before the first step, the others are
     // after one.
     TL_HD uint32_t factor_count(uint32_t round) const {
@@ -196,17 +202,18 @@ struct Pass {
         if (!load && round != steps()) {
             const uint32_t low = low_bit(round - 1);
             const uint32_t mult = signed_power(row(thread) & ((1u << low) - 1));
-            return Factors{roots(low + 3), 0, mult, (8u << low) - 1, true, true};
+            return Factors{roots(low + 3), {0, mult, true}, (8u << low) - 1, true};
         }
-        const uint32_t place = load ? row(thread) : reverse_bits(row(thread), bits - 3);
+        const uint32_t row = this->row(thread), top = bits - 3;
+        const uint32_t place = load ? row : reverse_bits(row, top);
         if (f == 1) {
             const uint32_t mult = signed_power(reverse_bits(column(thread), cols));
             const uint32_t mask = (1u << (bits + cols)) - 1;
-            return Factors{roots(bits + cols), place * mult, mult << (bits - 3), mask, !load, false};
+            return Factors{roots(bits + cols), {place * mult, mult << top, !load}, mask, false};
         }
         if (has(load ? FACTORS_AT_LOAD : FACTORS_AT_STORE))
-            return Factors{factors(shared), row(thread), 1u << (bits - 3), ~0u, false, false};
-        return Factors{coset(weight), place, 1u << (bits - 3), ~0u, !load, false};
+            return Factors{factors(shared), {row, 1u << top, false}, ~0u, false};
+        return Factors{coset(weight), {place, 1u << top, !load}, ~0u, false};
     }
     TL_HD uint32_t signed_power(uint32_t power) const { return has(INVERSE) ? 0 - power : power; }
 
@@ -217,56 +224,44 @@ struct Pass {
         for (uint32_t i = 1; i < 8; i++) v[i] = v[i] * factors.at(i);
     }
 
-    TL_HD void load(uint32_t tile, uint32_t thread, bool reversed, Fr (&v)[8]) const {
+    TL_HD Numbers elements(uint32_t tile, uint32_t thread, const Numbers &places) const {
+        const uint32_t first = element(tile, places.first, column(thread));
+        return Numbers{first, places.stride << at, places.reversed};
+    }
+    TL_HD void load(uint32_t tile, uint32_t thread, Fr (&v)[8]) const {
+        const bool reversed = has(LOAD_REVERSED) && !load_staged();
+        const Numbers places =
+            reversed ? reversed_places(0, row(thread)) : this->places(0, row(thread));
+        const Numbers numbers = elements(tile, thread, places);
         TL_UNROLL
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t natural = i << (bits - 3) | row(thread);
-            const uint32_t place = reversed ? reverse_bits(natural, bits) : natural;
-            v[i] = Fr::load(element(tile, place, column(thread)));
-        }
+        for (uint32_t i = 0; i < 8; i++) v[i] = Fr::load(data + 32 * size_t(numbers.at(i)));
+    }
+    TL_HD void store(uint32_t tile, uint32_t thread, const Fr (&v)[8]) const {
+        const uint32_t last = steps() - 1;
+        const Numbers places = has(STORE_REVERSED) ? reversed_places(last, row(thread))
+                                                   : this->places(store_staged() ? 0 : last, row(thread));
+        const Numbers numbers = elements(tile, thread, places);
+        TL_UNROLL
+        for (uint32_t i = 0; i < 8; i++) v[i].store(data + 32 * size_t(numbers.at(i)));
     }
 
-    TL_HD void store(uint32_t tile, uint32_t thread, bool reversed, const Fr (&v)[8]) const {
+    TL_HD void write(char *shared, uint32_t thread, const Numbers &places, const Fr (&v)[8]) const {
+        const Numbers cells = this->cells(places, column(thread));
         TL_UNROLL
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t natural = row(thread) << 3 | i;
-            const uint32_t place = reversed ? reverse_bits(natural, bits) : natural;
-            v[i].store(element(tile, place, column(thread)));
-        }
+        for (uint32_t i = 0; i < 8; i++) v[i].store_apart(cell(shared, cells.at(i)), plane());
     }
-
-    TL_HD void write(char *shared, uint32_t step, uint32_t thread, const Fr (&v)[8]) const {
+    TL_HD void read(char *shared, uint32_t thread, const Numbers &places, Fr (&v)[8]) const {
+        const Numbers cells = this->cells(places, column(thread));
         TL_UNROLL
         for (uint32_t i = 0; i < 8; i++)
-            put(shared, place(step, row(thread), i), column(thread), v[i]);
+            v[i] = Fr::load_apart(cell(shared, cells.at(i)), plane());
     }
-
-    TL_HD void read(char *shared, uint32_t step, uint32_t thread, Fr (&v)[8]) const {
-        TL_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            v[i] = get(shared, place(step, row(thread), i), column(thread));
-    }
+    TL_HD uint32_t plane() const { return 16u << (bits + cols); }
 
     // Tiles of consecutive elements are loaded and stored in order, through shared memory where a
     // thread's elements are others.
     TL_HD bool load_staged() const { return contiguous() && has(LOAD_REVERSED); }
     TL_HD bool store_staged() const { return contiguous() && !has(STORE_REVERSED); }
-
-    TL_HD void read_reversed(char *shared, uint32_t thread, Fr (&v)[8]) const {
-        TL_UNROLL
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t natural = i << (bits - 3) | row(thread);
-            v[i] = get(shared, reverse_bits(natural, bits), column(thread));
-        }
-    }
-
-    TL_HD void store_in_order(uint32_t tile, uint32_t thread, const Fr (&v)[8]) const {
-        TL_UNROLL
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t natural = i << (bits - 3) | row(thread);
-            v[i].store(element(tile, natural, column(thread)));
-        }
-    }
 };
 
 // The difference takes the factor.

@@ -25,35 +25,33 @@ void run(const Pass &pass, Block &block, uint32_t tile, const Known &scale, cons
     char *shared = block.memory();
     using V = Fr(&)[8];
     block.each([&](uint32_t thread, V v) {
-        pass.load(tile, thread, pass.has(LOAD_REVERSED) && !pass.load_staged(), v);
+        pass.load(tile, thread, v);
         pass.prepare(shared, tile, thread, scale);
-        if (pass.load_staged()) pass.write(shared, 0, thread, v);
+        if (pass.load_staged())
+            pass.write(shared, thread, pass.places(0, pass.row(thread)), v);
     });
     if (pass.load_staged())
-        block.each([&](uint32_t thread, V v) { pass.read_reversed(shared, thread, v); });
+        block.each([&](uint32_t thread, V v) {
+            pass.read(shared, thread, pass.reversed_places(0, pass.row(thread)), v);
+        });
     const uint32_t steps = pass.steps();
     for (uint32_t round = 0; round <= steps; round++) {
-        const bool exchange = round != 0 && round != steps;
         block.each([&](uint32_t thread, V v) {
             if (round != 0) transform(v, pass.levels(round - 1), w[0], w[1], w[2]);
             for (uint32_t f = 0; f < pass.factor_count(round); f++)
                 pass.multiply(pass.factor(shared, round, f, thread), v);
-            if (exchange) pass.write(shared, round - 1, thread, v);
-            if (round == steps && pass.factor_count(round) == 0) reduce(v);
+            if (pass.exchanges(round))
+                pass.write(shared, thread, pass.places(round - 1, pass.row(thread)), v);
         });
-        if (!exchange) continue;
-        block.each([&](uint32_t thread, V v) { pass.read(shared, round, thread, v); });
-    }
-    if (!pass.store_staged()) {
+        if (!pass.exchanges(round)) continue;
+        const uint32_t step = round == steps ? 0 : round;
         block.each([&](uint32_t thread, V v) {
-            pass.store(tile, thread, pass.has(STORE_REVERSED), v);
+            pass.read(shared, thread, pass.places(step, pass.row(thread)), v);
         });
-        return;
     }
-    block.each([&](uint32_t thread, V v) { pass.write(shared, steps - 1, thread, v); });
     block.each([&](uint32_t thread, V v) {
-        pass.read(shared, 0, thread, v);
-        pass.store_in_order(tile, thread, v);
+        if (pass.factor_count(steps) == 0) reduce(v);
+        pass.store(tile, thread, v);
     });
 }
 
