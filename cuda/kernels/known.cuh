@@ -96,26 +96,32 @@ TL_HD void add_lower(uint32_t (&even)[8], uint32_t (&odd)[8], const Fr &x, uint3
     odd[7] = x.l[7 - row] * b + addc(odd[7], 0, carry);
 }
 
-} // namespace known
-
-// x must be below 2 r.
-TL_HD Fr operator*(const Fr &x, const Known &w) {
+// x w, or, if SHORT, of w below 2^192 with a lowest limb of 0 and a quotient of 2^192 and less than
+// that more.
+template <bool SHORT>
+TL_HD Fr product(const Fr &x, const Known &w) {
     Carry carry;
     uint32_t even[16], odd[16];
     TL_UNROLL
     for (int i = 0; i < 16; i++) even[i] = odd[i] = 0;
     // Without the limbs below 6, q is short by less than 2^-29 before it is rounded down.
     TL_UNROLL
-    for (int row = 0; row < 8; row++) {
+    for (int row = 0; row < (SHORT ? 6 : 8); row++) {
         const int first = row < 6 ? 6 - row : 0;
         const uint32_t b = w.quotient.l[row];
         if ((first + row) % 2 == 0) {
-            known::add_upper(even, x, b, row, first);
-            known::add_upper(odd, x, b, row, first + 1);
+            add_upper(even, x, b, row, first);
+            add_upper(odd, x, b, row, first + 1);
         } else {
-            known::add_upper(odd, x, b, row, first);
-            known::add_upper(even, x, b, row, first + 1);
+            add_upper(odd, x, b, row, first);
+            add_upper(even, x, b, row, first + 1);
         }
+    }
+    if (SHORT) {
+        even[6] = add_cc(even[6], x.l[0], carry);
+        TL_UNROLL
+        for (int i = 1; i < 8; i++) even[6 + i] = addc_cc(even[6 + i], x.l[i], carry);
+        even[14] = addc(0, 0, carry);
     }
     Fr q;
     add_cc(even[7], odd[7], carry);
@@ -133,11 +139,11 @@ TL_HD Fr operator*(const Fr &x, const Known &w) {
         if (i > 0) low_odd[i] = q.l[i - 1];
     }
     TL_UNROLL
-    for (int row = 0; row < 8; row++)
-        known::add_lower(low_even, low_odd, x, w.value.l[row], row);
+    for (int row = SHORT ? 1 : 0; row < (SHORT ? 6 : 8); row++)
+        add_lower(low_even, low_odd, x, w.value.l[row], row);
     TL_UNROLL
     for (int row = 2; row < 8; row++)
-        known::add_lower(low_even, low_odd, q, FrParams::negative(row), row);
+        add_lower(low_even, low_odd, q, FrParams::negative(row), row);
     Fr out;
     out.l[0] = low_even[0];
     out.l[1] = add_cc(low_even[1], low_odd[1], carry);
@@ -150,3 +156,27 @@ TL_HD Fr operator*(const Fr &x, const Known &w) {
     out.l[7] = subc(out.l[7], q.l[7], carry);
     return out.subtract_if_not_below();
 }
+
+} // namespace known
+
+// x must be below 2 r.
+TL_HD Fr operator*(const Fr &x, const Known &w) { return known::product<false>(x, w); }
+
+// Of a fourth root of unity, the curve's parameter to the third power or its negative (r is the
+// parameter's twelfth cyclotomic polynomial), that which is short: three quarters of the work.
+struct FourthRoot {
+    Known root;
+    // Whether its negative is meant.
+    bool negated;
+
+    // (a - b) times what is meant.
+    TL_HD Fr times_difference(const Fr &a, const Fr &b) const {
+        Fr from, less;
+        TL_UNROLL
+        for (int i = 0; i < 8; i++) {
+            from.l[i] = negated ? b.l[i] : a.l[i];
+            less.l[i] = negated ? a.l[i] : b.l[i];
+        }
+        return known::product<true>(from.unreduced_difference(less), root);
+    }
+};

@@ -25,7 +25,8 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
 #pragma unroll 1
     for (uint32_t round = 0; round <= steps; round++) {
         if (round != 0)
-            transform(v, pass.levels(round - 1), Known{w8, w8_quotient}, Known{w4, w4_quotient},
+            transform(v, pass.levels(round - 1), Known{w8, w8_quotient},
+                      FourthRoot{{w4, w4_quotient}, pass.has(FOURTH_ROOT_NEGATED)},
                       Known{w83, w83_quotient});
         const uint32_t factors = pass.factor_count(round);
 #pragma unroll 1

@@ -276,9 +276,15 @@ TL_HD void butterfly(Fr &a, Fr &b, const Known &w) {
     a = sum;
 }
 
+TL_HD void butterfly(Fr &a, Fr &b, const FourthRoot &w) {
+    const Fr sum = a + b;
+    b = w.times_difference(a, b);
+    a = sum;
+}
+
 // Levels of 8 elements, bits `levels` - 1 down to 0 of their number. Those that come out are below
 // 2 r.
-TL_HD void transform(Fr (&v)[8], uint32_t levels, const Known &w8, const Known &w4,
+TL_HD void transform(Fr (&v)[8], uint32_t levels, const Known &w8, const FourthRoot &w4,
                      const Known &w83) {
     if (levels >= 3) {
         butterfly(v[0], v[4]);

@@ -7,8 +7,8 @@ use twinlock_fields::FR;
 pub use crate::sizes::ntt::MAX_LG;
 use crate::sizes::ntt::{
     COSET_AT_LOAD, COSET_AT_STORE, FACTORS_AT_LOAD, FACTORS_AT_STORE, FACTORS_WITH_COSET,
-    FACTORS_WITH_COSET_ABOVE, FACTORS_WITH_SCALE, INVERSE, LG_LOW, LG_TILE, LOAD_REVERSED,
-    MAX_BITS, REVERSAL_BITS, STORE_REVERSED,
+    FACTORS_WITH_COSET_ABOVE, FACTORS_WITH_SCALE, FOURTH_ROOT_NEGATED, INVERSE, LG_LOW, LG_TILE,
+    LOAD_REVERSED, MAX_BITS, REVERSAL_BITS, STORE_REVERSED,
 };
 
 /// Bits of a tile where a block's shared memory is too short for the largest, and of domains so small
@@ -142,10 +142,12 @@ fn tiny(transform: Transform) -> Launch {
 /// A pass over the digit of `bits` bits from bit `at` on, in tiles of 2^`cols` columns.
 fn pass(transform: Transform, bits: u32, at: u32, cols: u32, weight: u32, flags: u32) -> Launch {
     let lg = transform.lg;
-    let flags = flags | when(transform.inverse, INVERSE);
+    let roots = &constants().small_roots[usize::from(transform.inverse)];
+    let flags = flags
+        | when(transform.inverse, INVERSE)
+        | when(roots.is_fourth_negated, FOURTH_ROOT_NEGATED);
     let has_factors = flags & (FACTORS_AT_LOAD | FACTORS_AT_STORE) != 0;
     let tile_bytes = 32 << (bits + cols);
-    let roots = &constants().small_roots[usize::from(transform.inverse)];
     Launch {
         kernel: "ntt_pass",
         blocks: 1 << (lg - bits - cols),
@@ -153,7 +155,7 @@ fn pass(transform: Transform, bits: u32, at: u32, cols: u32, weight: u32, flags:
         shared_bytes: if has_factors { shared_bytes(bits + cols, bits) } else { tile_bytes },
         reads_tables: true,
         words: vec![lg, bits, at, cols, weight, flags],
-        factors: [&scale(transform)[..], roots].concat(),
+        factors: [&scale(transform)[..], &roots.roots].concat(),
     }
 }
 
@@ -281,10 +283,17 @@ fn scale(transform: Transform) -> [[u32; 8]; 2] {
 
 /// Constants, each with its quotient.
 struct Constants {
-    /// The root of order 8, its square and its cube; the same of its inverse.
-    small_roots: [[[u32; 8]; 6]; 2],
+    /// Those of the root of order 8, and of its inverse.
+    small_roots: [SmallRoots; 2],
     /// 1 / 2^lg.
     inverses_of_len: Vec<[[u32; 8]; 2]>,
+}
+
+/// A root of order 8, its square, or the negative of that, and its cube, each with its quotient.
+struct SmallRoots {
+    roots: [[u32; 8]; 6],
+    /// Of the fourth root and its negative, the one below 2^192 is there.
+    is_fourth_negated: bool,
 }
 
 fn constants() -> &'static Constants {
@@ -301,8 +310,10 @@ fn constants() -> &'static Constants {
         let inverse = FR.pow(&root, &FR.small(7));
         let small_roots = [root, inverse].map(|root| {
             let square = FR.mul(&root, &root);
-            let [a, b, c] = [&root, &square, &FR.mul(&square, &root)].map(|root| known(root));
-            [a[0], a[1], b[0], b[1], c[0], c[1]]
+            let is_fourth_negated = square[6..] != [0, 0];
+            let short = if is_fourth_negated { FR.neg(&square) } else { square.clone() };
+            let [a, b, c] = [&root, &short, &FR.mul(&square, &root)].map(|root| known(root));
+            SmallRoots { roots: [a[0], a[1], b[0], b[1], c[0], c[1]], is_fourth_negated }
         });
         let inverse = |lg: u32| known(&FR.power_of_two(-(lg as i32)));
         Constants { small_roots, inverses_of_len: (0..=MAX_LG).map(inverse).collect() }

@@ -110,5 +110,7 @@ sizes! {
         COSET_AT_STORE = 256;
         /// Flag: with the factors comes the coset's power for the bits above the digit, too.
         FACTORS_WITH_COSET_ABOVE = 512;
+        /// Flag: the fourth root that comes is the negative of the one to take.
+        FOURTH_ROOT_NEGATED = 1024;
     }
 }

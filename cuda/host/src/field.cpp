@@ -6,7 +6,7 @@ namespace {
 
 enum Operation {
     ADD, SUB, NEG, MUL, SQR, DBL, FROM_MONTGOMERY, TO_MONTGOMERY, IS_ZERO, EQUAL, BELOW, DOT,
-    MUL_KNOWN, MUL_KNOWN_UNREDUCED
+    MUL_KNOWN, MUL_KNOWN_UNREDUCED, DIFFERENCE_BY_FOURTH_ROOT
 };
 
 template <class F>
@@ -55,6 +55,14 @@ bool compute(uint32_t operation, const Fr &a, const Fr &b, Fr &out) {
     if (operation == MUL_KNOWN_UNREDUCED) {
         out = a.unreduced_difference(Fr::zero()) * Known::from_montgomery(b);
         return true;
+    }
+    if (operation == DIFFERENCE_BY_FOURTH_ROOT) {
+        Fr root;
+        for (int i = 0; i < 8; i++) root.l[i] = FR_ROOTS[8 * 2 + i];
+        const Known known = Known::from_montgomery(root);
+        out = FourthRoot{known, false}.times_difference(a, b);
+        const Fr negated = FourthRoot{known, true}.times_difference(a, b);
+        return (out + negated).is_zero() && negated.below_modulus();
     }
     return compute<FrParams>(operation, a, b, out);
 }

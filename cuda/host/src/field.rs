@@ -70,6 +70,9 @@ pub enum Operation {
     MulKnown,
     /// The same of a and the modulus, not reduced.
     MulKnownUnreduced,
+    /// (a - b) times the root of unity of order 4, by the routine for it; in Fr only. Not an
+    /// operation if the negative root does not give the negative.
+    DifferenceByFourthRoot,
 }
 
 /// A field of the kernels.

@@ -37,7 +37,8 @@ void run(const Pass &pass, Block &block, uint32_t tile, const Known &scale, cons
     const uint32_t steps = pass.steps();
     for (uint32_t round = 0; round <= steps; round++) {
         block.each([&](uint32_t thread, V v) {
-            if (round != 0) transform(v, pass.levels(round - 1), w[0], w[1], w[2]);
+            const FourthRoot w4{w[1], pass.has(FOURTH_ROOT_NEGATED)};
+            if (round != 0) transform(v, pass.levels(round - 1), w[0], w4, w[2]);
             for (uint32_t f = 0; f < pass.factor_count(round); f++)
                 pass.multiply(pass.factor(shared, round, f, thread), v);
             if (pass.exchanges(round))

@@ -154,6 +154,15 @@ fn products_by_known_factors() {
             }
         }
     }
+    let root = FR.root_of_unity(2).expect("Fr has one");
+    let root = limbs(&FR.to_montgomery(&root));
+    for a in &values {
+        for b in &values {
+            let expected = compute(Operation::Mul, &compute(Operation::Sub, a, b), &root);
+            let found = compute(Operation::DifferenceByFourthRoot, a, b);
+            assert_eq!(found, expected, "{a:x?}, {b:x?}, seed {seed}");
+        }
+    }
     assert_eq!(Fp::compute(Operation::MulKnown, &Limbs([0; 12]), &Limbs([0; 12])), None);
 }
 
