@@ -1,8 +1,8 @@
 // Products of Fr by factors known beforehand, with their quotients (Shoup): of w, the standard form
 // and floor(w 2^256 / r). For x below 2 r,
 //     x w - q r with q = floor(x floor(w 2^256 / r) / 2^256)
-// is x w modulo r and below r + x r / 2^256, hence below 2 r. It takes the upper half of one product and the lower halves of
-// two, of 64-bit partial products 86 where Montgomery's takes 112.
+// is x w modulo r and below r + x r / 2^256, hence below 2 r. It takes the upper half of one
+// product and the lower halves of two, of 64-bit partial products 86 where Montgomery's takes 112.
 #pragma once
 
 #include "field.cuh"

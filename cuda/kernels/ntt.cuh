@@ -23,9 +23,9 @@ namespace ntt {
 constexpr uint32_t MAX_THREADS = (1u << LG_TILE) / 8;
 
 // Tables, in elements. With their quotients, two elements each: powers of w_(2^k) for each k up to
-// LG_TILE, from place 2^k - 1 on; the first powers of w_(2^MAX_LG); powers of the coset's generator,
-// then of its inverse, to the 2^weight, for each weight. In Montgomery form: all powers of
-// w_(2^LG_HIGH).
+// LG_TILE, from place 2^k - 1 on; the first powers of w_(2^MAX_LG); powers of the coset's
+// generator, then of its inverse, to the 2^weight, for each weight. In Montgomery form: all powers
+// of w_(2^LG_HIGH).
 constexpr uint32_t LG_HIGH = MAX_LG - LG_LOW;
 constexpr uint32_t LOW_AT = 2 * (2u << LG_TILE);
 constexpr uint32_t COSET_AT = LOW_AT + (2u << LG_LOW);
@@ -44,14 +44,13 @@ TL_HD uint32_t reverse_bits(uint32_t value, uint32_t bits) {
 
 TL_HD constexpr uint32_t reverse3(uint32_t i) { return (i & 1) << 2 | (i & 2) | i >> 2; }
 
-// Numbers of a thread's elements, first + i stride of element i, or, if reversed, of i with its bits
-// reversed.
+// Numbers of a thread's elements, first + i stride of element i, or of i with its bits reversed.
 struct Numbers {
     uint32_t first, stride;
     bool reversed;
 
     TL_HD uint32_t at(uint32_t i) const {
-        // Not reverse3(i) stride, which would be chosen anew for each i.
+        // The same three numbers for each i.
         const uint32_t low = reversed ? 4 * stride : stride, high = reversed ? stride : 4 * stride;
         return first + (i & 1 ? low : 0) + (i & 2 ? 2 * stride : 0) + (i & 4 ? high : 0);
     }
@@ -127,10 +126,11 @@ struct Pass {
         const uint32_t low = low_bit(step);
         return Numbers{row >> low << (low + 3) | (row & ((1u << low) - 1)), 1u << low, false};
     }
-    // And with all bits reversed: of the first step, which are the last's, and of the last.
+    // And with all bits reversed: of the first step, or else of the last.
     TL_HD Numbers reversed_places(uint32_t step, uint32_t row) const {
         const uint32_t reversed = reverse_bits(row, bits - 3);
-        return step == 0 ? Numbers{reversed << 3, 1, true} : Numbers{reversed, 1u << (bits - 3), true};
+        if (step == 0) return Numbers{reversed << 3, 1, true};
+        return Numbers{reversed, 1u << (bits - 3), true};
     }
 
     TL_HD const char *table(uint32_t at) const { return tables + 32 * size_t(at); }
@@ -141,8 +141,8 @@ struct Pass {
     // All powers of the root of order 2^lg.
     TL_HD const char *roots(uint32_t lg) const { return table(2 * ((1u << lg) - 1)); }
 
-    // Before all else: the factors of the digit's places, into shared memory, in the order of
-    // `natural` below.
+    // Before all else: the factors of the digit's places, into shared memory, so that those of a
+    // thread's row are next to those of the next one's.
     TL_HD void prepare(char *shared, uint32_t tile, uint32_t thread, const Known &scale) const {
         if (!has(FACTORS_AT_LOAD | FACTORS_AT_STORE)) return;
         const uint32_t multiplier = common_multiplier(tile);
@@ -197,8 +197,8 @@ struct Pass {
     // Number f of them.
     TL_HD Factors factor(char *shared, uint32_t round, uint32_t f, uint32_t thread) const {
         const bool load = round == 0;
-        // Between two steps, elements number i of the outputs take the power of a root that the bits
-        // not yet transformed and i make.
+        // Between two steps, elements number i of the outputs take the power of a root that the
+        // bits not yet transformed and i make.
         if (!load && round != steps()) {
             const uint32_t low = low_bit(round - 1);
             const uint32_t mult = signed_power(row(thread) & ((1u << low) - 1));
@@ -218,7 +218,9 @@ struct Pass {
     TL_HD uint32_t signed_power(uint32_t power) const { return has(INVERSE) ? 0 - power : power; }
 
     // Multiplies a thread's elements, below 2 r, by one factor each; they are then below r.
-    TL_HD void multiply(const Factors &factors, Fr (&v)[8]) const {
+    static TL_HD void multiply(const Factors &factors, Fr (&v)[8]) {
+        // All are one, and the elements reduced already.
+        if (!factors.between && factors.numbers.stride == 0) return;
         v[0] = factors.between ? v[0].subtract_if_not_below() : v[0] * factors.at(0);
         TL_UNROLL
         for (uint32_t i = 1; i < 8; i++) v[i] = v[i] * factors.at(i);
@@ -230,17 +232,18 @@ struct Pass {
     }
     TL_HD void load(uint32_t tile, uint32_t thread, Fr (&v)[8]) const {
         const bool reversed = has(LOAD_REVERSED) && !load_staged();
-        const Numbers places =
-            reversed ? reversed_places(0, row(thread)) : this->places(0, row(thread));
-        const Numbers numbers = elements(tile, thread, places);
+        const uint32_t row = this->row(thread);
+        const Numbers numbers =
+            elements(tile, thread, reversed ? reversed_places(0, row) : places(0, row));
         TL_UNROLL
         for (uint32_t i = 0; i < 8; i++) v[i] = Fr::load(data + 32 * size_t(numbers.at(i)));
     }
     TL_HD void store(uint32_t tile, uint32_t thread, const Fr (&v)[8]) const {
-        const uint32_t last = steps() - 1;
-        const Numbers places = has(STORE_REVERSED) ? reversed_places(last, row(thread))
-                                                   : this->places(store_staged() ? 0 : last, row(thread));
-        const Numbers numbers = elements(tile, thread, places);
+        const uint32_t row = this->row(thread), last = steps() - 1;
+        const Numbers numbers =
+            elements(tile, thread,
+                     has(STORE_REVERSED) ? reversed_places(last, row)
+                                         : places(store_staged() ? 0 : last, row));
         TL_UNROLL
         for (uint32_t i = 0; i < 8; i++) v[i].store(data + 32 * size_t(numbers.at(i)));
     }
@@ -275,7 +278,6 @@ TL_HD void butterfly(Fr &a, Fr &b, const Known &w) {
     b = a.unreduced_difference(b) * w;
     a = sum;
 }
-
 TL_HD void butterfly(Fr &a, Fr &b, const FourthRoot &w) {
     const Fr sum = a + b;
     b = w.times_difference(a, b);
