@@ -19,10 +19,11 @@ use twinlock_api::{
 };
 
 use super::room::Room;
+use super::scalars::Scalars;
 use super::session::Session;
 use super::{Measurement, Plan, length, wrong};
 use crate::groth16::generator::multiples::{Point, Workshop};
-use crate::groth16::prover::layout::shape_for_tables;
+use crate::groth16::prover::layout::{full_len_of_witness, shape_for_tables};
 use crate::views::{Canonical, as_bytes, as_bytes_mut};
 use crate::{Error, Result};
 
@@ -113,7 +114,7 @@ pub(super) fn run<G: Points>(
 ) -> Result<()> {
     let len = length(lg)?;
     for device in devices {
-        room::<G>(len, (plan.steps, plan.base_tables), &**device)?.require(lg, &**device)?;
+        room::<G>(len, plan, &**device)?.require(lg, &**device)?;
     }
     let logarithms = logarithms_of(len);
     let scalars = plan.scalars.sample(len, SEED);
@@ -127,13 +128,9 @@ pub(super) fn run<G: Points>(
 }
 
 /// Bases, their logarithms and the scalars; on the device all that an [`Msm`] holds.
-fn room<G: Points>(
-    len: usize,
-    (steps_apart, base_tables): (bool, u32),
-    device: &dyn Device,
-) -> Result<Room> {
+fn room<G: Points>(len: usize, plan: &Plan, device: &dyn Device) -> Result<Room> {
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let shape = digits_shape(device, G::GROUP, len as u64, (steps_apart, base_tables));
+    let shape = digits_shape(device, G::GROUP, len as u64, plan);
     let shape = shape.map_err(named)?;
     let sizes = Sizes::of(device, G::GROUP, shape).map_err(named)?;
     let bases_bytes = (len * size_of::<G::Affine>()) as u64;
@@ -158,8 +155,7 @@ fn measure<G: Points>(
 ) -> Result<Measurement> {
     let mut session = Session::new(device, plan.timeout, plan.steps)?;
     let named = |source| Error::Device { device: device.info().name.clone(), source };
-    let mut msm =
-        Msm::prepare::<G>(&mut session, logarithms, scalars, plan.base_tables).map_err(named)?;
+    let mut msm = Msm::prepare::<G>(&mut session, logarithms, scalars, plan).map_err(named)?;
     // Sums are small: one batch.
     let times = session.time(
         (plan.iterations, plan.iterations),
@@ -211,15 +207,20 @@ struct Chunk {
     accumulate: Op,
 }
 
-/// Plans for chunks of `len` scalars; with tables of bases there is one chunk.
+/// Plans for chunks of `len` scalars, of the width that a proof has for such; with tables of bases there
+/// is one chunk.
 fn digits_shape(
     device: &dyn Device,
     group: Group,
     len: u64,
-    (steps_apart, base_tables): (bool, u32),
+    plan: &Plan,
 ) -> Result<DigitsShape, DeviceError> {
-    let shape = shape_for_tables(device, group, len, base_tables)?;
-    let max_len = if shape.tables == 1 { chunk_len(len, steps_apart) } else { len };
+    let full_len = match plan.scalars {
+        Scalars::Random => len,
+        Scalars::Bits | Scalars::PoRep => full_len_of_witness(len),
+    };
+    let shape = shape_for_tables(device, group, full_len, plan.base_tables)?;
+    let max_len = if shape.tables == 1 { chunk_len(len, plan.steps) } else { len };
     Ok(DigitsShape { max_len, ..shape })
 }
 
@@ -235,12 +236,11 @@ impl Msm {
         session: &mut Session,
         logarithms: &[Scalar],
         scalars: &[Scalar],
-        base_tables: u32,
+        plan: &Plan,
     ) -> Result<Self, DeviceError> {
         let group = G::GROUP;
         let len = scalars.len() as u64;
-        let shape =
-            digits_shape(&*session.device, group, len, (session.clock.is_on(), base_tables))?;
+        let shape = digits_shape(&*session.device, group, len, plan)?;
         let DigitsShape { max_len: chunk, window_bits, tables } = shape;
         let Sizes { digits, msm, workspace_bytes, windows_bytes } =
             Sizes::of(&*session.device, group, shape)?;

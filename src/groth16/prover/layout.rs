@@ -325,12 +325,10 @@ fn msm_group(
             let alone = DigitsShape::new(chunk as u64, window_bits);
             alone.with_tables(useful_tables(device, costliest, alone, most)?)
         }
-        Windows::OfChunk => shape_for_tables(device, costliest, chunk as u64, most)?,
-        Windows::OfQuery => DigitsShape {
-            max_len: chunk as u64,
-            ..shape_for_tables(device, costliest, len as u64, most)?
-        },
+        Windows::OfChunk => shape_for_tables(device, costliest, full_len(stage, chunk), most)?,
+        Windows::OfQuery => shape_for_tables(device, costliest, full_len(stage, len), most)?,
     };
+    let shape = DigitsShape { max_len: chunk as u64, ..shape };
     let queries = queries
         .iter()
         .map(|&query| {
@@ -356,7 +354,22 @@ fn msm_group(
     Ok(MsmGroup { stage, len, chunk, bases_chunk, digits, bases, base_map, queries })
 }
 
-/// Plans for `len` scalars and bases of at most so many tables, of the width that suits them.
+/// How many of `len` scalars a stage should expect to be of full size.
+fn full_len(stage: Stage, len: usize) -> u64 {
+    match stage {
+        Stage::La | Stage::B => full_len_of_witness(len as u64),
+        _ => len as u64,
+    }
+}
+
+/// The same of a witness: most of it is bits. Of full size are 2% in Filecoin's PoRep and 29% in Sapling's
+/// Spend; windows that suit an eighth cost either of them a few hundredths at most.
+pub(crate) const fn full_len_of_witness(len: u64) -> u64 {
+    len.div_ceil(8)
+}
+
+/// Plans for `len` scalars of full size and bases of at most so many tables, of the width that suits
+/// them.
 ///
 /// # Errors
 /// As [`Device::msm_layout`].

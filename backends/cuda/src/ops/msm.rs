@@ -77,13 +77,12 @@ fn parts(lines: &Lines) -> [Arg; 2] {
     [Arg::U32(lines.row_parts), Arg::U32(lines.column_parts)]
 }
 
-/// The width that takes the least products of the field: for each scalar and window ten, and for
-/// each bucket 28, of two additions of sums. These are counted twice, for plans where most scalars
-/// are bits and hardly any entries remain.
+/// The width that takes the least products of the field: for each scalar and window nine, and for
+/// each bucket 26, of two additions of sums.
 pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
     let work = |window_bits: u32| {
         let num_windows = u64::from(SCALAR_BITS.div_ceil(window_bits));
-        num_windows.saturating_mul(len.saturating_mul(10).saturating_add(56 << (window_bits - 1)))
+        num_windows.saturating_mul(len.saturating_mul(9).saturating_add(26 << (window_bits - 1)))
     };
     // Buckets take a small part of the memory that capped devices have.
     let fits = |window_bits: &u32| {
