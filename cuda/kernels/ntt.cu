@@ -3,7 +3,7 @@
 
 using namespace ntt;
 
-extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
+extern "C" __global__ void __launch_bounds__(MAX_THREADS, 3)
     ntt_pass(char *data, const char *tables, uint32_t lg, uint32_t bits, uint32_t at,
              uint32_t cols, uint32_t weight, uint32_t flags, Fr scale, Fr scale_quotient, Fr w8,
              Fr w8_quotient, Fr w4, Fr w4_quotient, Fr w83, Fr w83_quotient) {

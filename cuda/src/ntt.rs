@@ -11,11 +11,8 @@ use crate::sizes::ntt::{
     LOAD_REVERSED, MAX_BITS, REVERSAL_BITS, STORE_REVERSED,
 };
 
-/// Bits of a tile where a block's shared memory is too short for the largest, and of domains so small
-/// that large tiles would leave multiprocessors idle. Where it is shorter still, a tile is no more
-/// than the largest digit.
-const LG_SMALL_TILE: u32 = 10;
-/// From here on domains are large.
+/// From here on a pass more than needed may cost less: what it reads and writes takes no longer than its
+/// products.
 const LG_LARGE: u32 = 23;
 /// Elements a thread, the outputs of three levels.
 const LG_PER_THREAD: u32 = 3;
@@ -83,12 +80,9 @@ pub fn fill_tables() -> Launch {
 /// The launches of a transform, in order, on a device whose blocks have so much shared memory.
 /// `None` past [`MAX_LG`].
 pub fn plan(transform: Transform, shared_bytes_per_block: u32) -> Option<Vec<Launch>> {
-    let fits = |lg_tile: &u32| {
-        (*lg_tile < LG_TILE || transform.lg >= LG_LARGE)
-            && shared_bytes(*lg_tile, MAX_BITS) <= shared_bytes_per_block
-    };
-    let lg_tile = [LG_TILE, LG_SMALL_TILE].into_iter().find(fits).unwrap_or(MAX_BITS);
-    plan_by_digits(transform, lg_tile, MAX_BITS)
+    // Where shared memory is short, a tile is no more than the largest digit.
+    let fits = shared_bytes(LG_TILE, MAX_BITS) <= shared_bytes_per_block;
+    plan_by_digits(transform, if fits { LG_TILE } else { MAX_BITS }, MAX_BITS)
 }
 
 /// [`plan`] with tiles of at most 2^`lg_tile` elements and digits of at most `max_bits` bits.
@@ -106,7 +100,11 @@ pub fn plan_by_digits(transform: Transform, lg_tile: u32, max_bits: u32) -> Opti
         _ if digits == 1 => Some(vec![single(transform)]),
         // No digit may be short of what a thread has, nor the domain of what reversal takes.
         ..=MAX_LG if lg / digits >= LG_PER_THREAD && lg >= LG_REVERSAL => {
-            let mut launches = passes(transform, lg_tile, &digits_of(lg, digits, max_bits));
+            let mut digits = digits_of(lg, digits, max_bits);
+            if !transform.natural_input {
+                digits.reverse();
+            }
+            let mut launches = passes(transform, lg_tile, &digits);
             if transform.natural_input == transform.natural_output {
                 launches.push(reverse(lg));
             }
@@ -172,14 +170,17 @@ fn single(transform: Transform) -> Launch {
     pass(transform, lg, 0, 0, 0, flags)
 }
 
-/// The bits of `count` digits, which make up `lg`, each from [`LG_PER_THREAD`] to `max_bits`: alike in
-/// small domains, where what a pass waits for is most of it; else those that cost least, large ones
-/// first.
-fn digits_of(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
-    if lg < LG_LARGE {
-        return (0..count).map(|number| (lg + number) / count).collect();
-    }
-    split(lg, count, max_bits)
+/// The bits of `fewest` digits or, in large domains, one more, which make up `lg`, each from
+/// [`LG_PER_THREAD`] to `max_bits`: those that cost least. The largest comes first, for the pass from or
+/// to natural order, which has no factors.
+fn digits_of(lg: u32, fewest: u32, max_bits: u32) -> Vec<u32> {
+    let most = if lg < LG_LARGE { fewest } else { fewest + 1 };
+    let cost = |digits: &Vec<u32>| digits.iter().copied().map(pass_cost).sum::<u32>();
+    (fewest..=most)
+        .map(|count| split(lg, count, max_bits))
+        .filter(|digits| !digits.is_empty())
+        .min_by_key(cost)
+        .unwrap_or_default()
 }
 
 /// The split that costs least by [`pass_cost`].
@@ -199,8 +200,9 @@ fn split(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
         .unwrap_or_default()
 }
 
-/// What an element costs in a pass, in eighths of a product: five for three levels at once, two for
-/// two, none for one; seven between two steps, and about as much as three for the exchange there.
+/// What an element costs in a pass, in eighths of a product: eight for the factors between passes; five
+/// for three levels at once, two for two, none for one; seven between two steps, and about as much as
+/// three for the exchange there.
 const fn pass_cost(bits: u32) -> u32 {
     let steps = bits.div_ceil(LG_PER_THREAD);
     let last = match bits - LG_PER_THREAD * (steps - 1) {
@@ -208,7 +210,7 @@ const fn pass_cost(bits: u32) -> u32 {
         2 => 2,
         _ => 0,
     };
-    (5 + 7 + 3) * (steps - 1) + last
+    8 + (5 + 7 + 3) * (steps - 1) + last
 }
 
 /// The passes from natural to bit-reversed order or the other way.

@@ -82,7 +82,7 @@ sizes! {
         /// The largest domain's base-2 logarithm.
         MAX_LG = 28;
         /// Bits of the largest tile.
-        LG_TILE = 11;
+        LG_TILE = 10;
         /// Bits of the largest digit.
         MAX_BITS = 9;
         /// Bits of the exponents whose powers are one table; another has those of the upper bits.
