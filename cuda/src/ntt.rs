@@ -170,34 +170,35 @@ fn single(transform: Transform) -> Launch {
     pass(transform, lg, 0, 0, 0, flags)
 }
 
-/// The bits of `fewest` digits or, in large domains, one more, which make up `lg`, each from
-/// [`LG_PER_THREAD`] to `max_bits`: those that cost least. The largest comes first, for the pass from or
-/// to natural order, which has no factors.
+/// The bits of `fewest` digits or, in large domains, one more, which make up `lg`: those that cost least.
+/// The largest comes first, for the pass from or to natural order, which has no factors.
 fn digits_of(lg: u32, fewest: u32, max_bits: u32) -> Vec<u32> {
     let most = if lg < LG_LARGE { fewest } else { fewest + 1 };
-    let cost = |digits: &Vec<u32>| digits.iter().copied().map(pass_cost).sum::<u32>();
+    // Two digits make up a tile at least, or its columns would be few.
+    let least = if max_bits == MAX_BITS { LG_TILE.div_ceil(2) } else { LG_PER_THREAD };
     (fewest..=most)
-        .map(|count| split(lg, count, max_bits))
+        .map(|count| split(lg, count, least, max_bits))
         .filter(|digits| !digits.is_empty())
-        .min_by_key(cost)
+        .min_by_key(|digits| cost(digits))
         .unwrap_or_default()
 }
 
-/// The split that costs least by [`pass_cost`].
-fn split(lg: u32, count: u32, max_bits: u32) -> Vec<u32> {
-    let Some(others) = count.checked_sub(1).filter(|others| *others > 0) else { return vec![lg] };
-    let room = |bits: &u32| {
-        let rest = lg - bits;
-        (others * LG_PER_THREAD..=others * max_bits).contains(&rest)
-    };
-    let splits = (LG_PER_THREAD..=max_bits.min(lg)).rev().filter(room).map(|bits| {
-        let mut digits = vec![bits];
-        digits.extend(split(lg - bits, others, max_bits));
-        digits
-    });
-    splits
-        .min_by_key(|digits| digits.iter().copied().map(pass_cost).sum::<u32>())
+/// The split into `count` digits of `least` to `most` bits that costs least; empty where there is none.
+fn split(lg: u32, count: u32, least: u32, most: u32) -> Vec<u32> {
+    if count == 1 {
+        return vec![lg];
+    }
+    let others = count - 1;
+    (least..=most.min(lg))
+        .rev()
+        .filter(|bits| (others * least..=others * most).contains(&(lg - bits)))
+        .map(|bits| [vec![bits], split(lg - bits, others, least, most)].concat())
+        .min_by_key(|digits| cost(digits))
         .unwrap_or_default()
+}
+
+fn cost(digits: &[u32]) -> u32 {
+    digits.iter().copied().map(pass_cost).sum()
 }
 
 /// What an element costs in a pass, in eighths of a product: eight for the factors between passes; five
