@@ -6,6 +6,8 @@
 
 template <class F>
 struct Called : F {
+    static constexpr bool HAS_DOT = false;
+
     Called() = default;
     TL_HD Called(const F &value) : F(value) {}
 

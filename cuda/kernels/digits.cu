@@ -34,8 +34,16 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     bins.write(sums, groups, blockIdx.x, threadIdx.x);
 }
 
+// Where a multiprocessor has 2048 threads.
+#if defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200))
+#define SORTING_BLOCKS SORT_BLOCKS
+#else
+#define SORTING_BLOCKS 1
+#endif
+
 // Grid: tiles of TILE scalars, windows. Dynamic shared memory: see `Sort`, by bins.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
+extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORTING_BLOCKS)
     digits_partition(SHAPE_PARAMS, uint32_t window_first, const uint32_t *digits,
                      uint32_t *bin_cursors, Record *records) {
     extern __shared__ uint32_t shared[];
@@ -90,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
 }
 
 // Grid: chunks, as many as there are tiles; windows. Dynamic shared memory: see `Sort`, by the lower bits.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
+extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORTING_BLOCKS)
     digits_place(SHAPE_PARAMS, uint32_t window_first, const void *records,
                  const uint32_t *bin_starts, uint32_t *cursors, uint32_t *entries) {
     extern __shared__ uint32_t shared[];

@@ -202,8 +202,8 @@ struct Partition {
     }
 };
 
-// What `Count` and `Place` go through: records, cut into as many chunks in each window, and those into
-// segments that lie within one bin.
+// What `Count` and `Place` go through: each window's records, cut into `chunks` at most, as many as
+// there are tiles of scalars, and those into segments that lie within one bin.
 struct Records {
     Shape shape;
     uint32_t window_first, chunks;
@@ -224,8 +224,8 @@ struct Records {
     }
 
     static_assert(MIN_CHUNK <= TILE, "a segment is sorted at once");
-    // At most a tile. Where most digits are zeros all blocks take part, too: a chunk over many bins
-    // would keep one block long.
+    // At most a tile, for there are no more records than scalars. Where most digits are zeros, chunks
+    // are shorter and more blocks take part: one over many bins would keep a block long.
     TL_HD uint32_t chunk_len(uint32_t part) const {
         const uint32_t len = uint32_t((uint64_t(total(part)) + chunks - 1) / chunks);
         return len < MIN_CHUNK ? MIN_CHUNK : len;

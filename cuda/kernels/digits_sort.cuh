@@ -51,7 +51,8 @@ struct Scan {
 };
 
 // A block's items in the order of their keys: a word and a half of each. Phases: `clear`, then
-// `count` for every item, `sum`, `group`, `start`, `put`.
+// `count` for every item, `sum`, `group`, `start`, then `reserve` and `put`, of which neither reads
+// what the other writes.
 struct Sort {
     struct Registers {
         // Rank among those of the key, above it the key; NONE for no item.

@@ -12,7 +12,7 @@ template <class P>
 struct alignas(16) Mont {
     static constexpr int N = P::N;
     // Whether `dot` takes less than two products.
-    static constexpr bool HAS_DOT = true;
+    static constexpr bool HAS_DOT = N == 12;
     static_assert(N % 4 == 0, "quads");
 
     uint32_t l[N];
@@ -177,7 +177,7 @@ struct alignas(16) Mont {
         return joined(even, odd).subtract_if_not_below();
     }
 
-    // A product before its reduction: below R times the modulus.
+    // A product before its reduction, or a sum or difference of such.
     struct Wide {
         uint32_t l[2 * N];
 
@@ -192,7 +192,7 @@ struct alignas(16) Mont {
             return sum;
         }
 
-        // R times the modulus more where that is negative.
+        // R times the modulus more where that is negative: for what is less than that apart.
         TL_HD Wide operator-(const Wide &b) const {
             Wide out;
             Carry carry;
@@ -219,7 +219,7 @@ struct alignas(16) Mont {
             return out;
         }
 
-        // Over R.
+        // Over R, of what is below R times the modulus.
         TL_HD Mont reduced() const {
             Mont out;
             Carry carry;
@@ -234,7 +234,7 @@ struct alignas(16) Mont {
         }
     };
 
-    // The limbs of both may be any.
+    // The product; the limbs of both may be any.
     TL_HD Wide wide(const Mont &b) const {
         uint32_t even[2 * N], odd[2 * N];
         TL_UNROLL

@@ -54,7 +54,7 @@ struct Fp2 {
         return a * b + c * d;
     }
 
-    // One product in the code: see kept_sum.cuh.
+    // Two products by one place in the code, for what kept_sum.cuh says.
     friend TL_HD Fp2 sqr(const Fp2 &a) {
         Fp2 out;
         Fp left = a.c0 + a.c1, right = a.c0 - a.c1;

@@ -1,9 +1,9 @@
-// A sum of points whose coordinates are kept in a thread's own memory, not in registers, and which is
-// added to by one product in the code.
+// A sum of points whose coordinates are kept in a thread's own memory, not in registers. Additions have
+// one general product in the code, beside a square and, where there is one, `dot`.
 //
-// An addition with its products written out is longer than the instruction cache, and a device waits
-// for instructions, the more the more warps it has. What is in registers only while a product needs it
-// leaves room for more warps.
+// With its products written out one by one an addition is longer than the instruction cache, and a
+// device waits for instructions, the more the more warps it has. What is in registers only while a
+// product needs it leaves room for more warps.
 #pragma once
 
 #include "curve.cuh"
@@ -33,8 +33,8 @@ class KeptSum {
 
     explicit TL_HD KeptSum(char *at) : at(at) {}
 
-    // The identity.
-    TL_HD void clear() const { put(ZZ, F::zero()); }
+    // The identity, as zeros.
+    TL_HD void clear() const { put(F::zero(), F::zero(), F::zero(), F::zero()); }
 
     TL_HD void load(const char *from) const {
         TL_UNROLL
@@ -78,8 +78,8 @@ class KeptSum {
     //   2  A ZZ - X, is dx   6  A pp, is ppp   10  Y ppp
     //   3  B ZZZ - Y, is dy  7  ZZ pp       11  B (q - x) - Y
     //
-    // pp is the square of dx. Affine points have zz = zzz = 1 and skip 0, 1, 4 and 5; where there is
-    // `dot` it does the last two.
+    // pp is the square of dx. Affine points have zz = zzz = 1 and skip 0, 1, 4 and 5; `dot` does the
+    // last two where there is one.
     static constexpr uint64_t LEFT = 0x513024325410, OUT = 0x113024325410;
 
     template <bool IS_AFFINE>
@@ -91,10 +91,10 @@ class KeptSum {
         for (uint32_t i = IS_AFFINE ? 2 : 0; i <= (F::HAS_DOT ? 9 : 11); i++) {
             if (i == 2 || i == 3)
                 factor = get(i);
-            else if (i < 6)
-                factor = F::load(p + (ZZ + i % 2) * sizeof(F));
             else if (i == 9)
                 factor = get(A);
+            else if constexpr (!IS_AFFINE)
+                if (i < 6) factor = F::load(p + (ZZ + i % 2) * sizeof(F));
             F product = get(LEFT >> 4 * i & 15) * factor;
             if (i == 2 || i == 3) product = product - get(i - 2);
             if (!F::HAS_DOT && i == 11) product = product - get(Y);
@@ -102,8 +102,8 @@ class KeptSum {
             if (i != DIFFERENCES && i != ABSCISSA) continue;
             const F base = get(i == ABSCISSA ? B : A);
             if (i == DIFFERENCES && base.is_zero() && get(B).is_zero()) {
-                // Opposite points get zz = 0 from what follows; equal ones would, too.
-                if (!IS_AFFINE) load(p);
+                // Opposite points get zz = 0 from what follows; equal ones would, too. The slots still
+                // have the point, over whatever denominator.
                 double_rarely(at);
                 return;
             }

@@ -7,7 +7,7 @@
 #define MSM_THREAD (blockIdx.x * blockDim.x + threadIdx.x)
 
 // `sum`, a thread's sum of points: in shared memory where a multiprocessor has 160 KiB or more of it,
-// else in local memory, which first-level caches hold.
+// else in local memory, most of which first-level caches hold.
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870 || \
                                (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200))
 #define MSM_KEPT_SUM(F, threads)                                                             \

@@ -6,9 +6,7 @@ use std::ops::RangeInclusive;
 use crate::digits::{ALIGN_BYTES, Shape, WORD_BYTES};
 use crate::sizes::msm::{MAX_WAVES, MAX_WINDOWS, MIN_RUN_LEN};
 
-/// Heads that one thread of the first fold adds up: few, for there every run may have one.
-const FIRST_FOLD_LEN: u32 = 4;
-/// Heads that one thread of a later fold adds up.
+/// Heads that one thread adds up: few, for they come one after the other.
 const FOLD_LEN: u32 = 4;
 /// Partial sums that one thread adds up.
 const PART_FAN: u32 = 4;
@@ -58,14 +56,9 @@ impl Heads {
         let runs = most.min(entries.div_ceil(MIN_RUN_LEN.into()));
         let mut levels = vec![runs + windows];
         while let Some(&last) = levels.last().filter(|last| **last > 1) {
-            levels.push(last.div_ceil(Self::fold_len(levels.len() - 1).into()));
+            levels.push(last.div_ceil(FOLD_LEN.into()));
         }
         Self { levels }
-    }
-
-    /// Runs of a level that are folded into one of the next.
-    pub const fn fold_len(level: usize) -> u32 {
-        if level == 0 { FIRST_FOLD_LEN } else { FOLD_LEN }
     }
 
     /// The most runs of the plan.
@@ -81,14 +74,19 @@ impl Heads {
     /// The launches that fold, in order.
     pub fn folds(&self) -> Vec<Fold> {
         let mut in_first = 0;
-        let fold = |(level, pair): (usize, &[u64])| {
+        let fold = |pair: &[u64]| {
             let &[runs_in, runs_out] = pair else { return None };
             let first = in_first;
             in_first += runs_in;
-            let run_len = Self::fold_len(level);
-            Some(Fold { runs_in, run_len, in_first: first, out_first: in_first, runs_out })
+            Some(Fold {
+                runs_in,
+                run_len: FOLD_LEN,
+                in_first: first,
+                out_first: in_first,
+                runs_out,
+            })
         };
-        self.levels.windows(2).enumerate().filter_map(fold).collect()
+        self.levels.windows(2).filter_map(fold).collect()
     }
 
     /// Bytes of the workspace's parts, each a multiple of [`ALIGN_BYTES`]: the runs' table, keys,

@@ -41,7 +41,7 @@ sizes! {
         SORT_THREADS = 1024;
         /// Digits or records that a thread sorts at once, in registers.
         SORT_LEN = 8;
-        /// Blocks that sort, of one multiprocessor.
+        /// Blocks that sort, of one multiprocessor that has 2048 threads.
         SORT_BLOCKS = 2;
         /// Records that a block counts or places at least.
         MIN_CHUNK = 1024;

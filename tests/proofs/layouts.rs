@@ -98,7 +98,7 @@ fn small_budgets_give_the_same_proof_by_a_smaller_plan() {
     let prover = of_budget(least.peak_bytes() - 256);
     let key = prover.key(&file).unwrap();
     let error = prover.prove(&key, &assignment, r, s).unwrap_err().to_string();
-    for word in ["256 short", "stage la holds", "exceeds the device's limit"] {
+    for word in ["256 short", "stage h holds", "exceeds the device's limit"] {
         assert!(error.contains(word), "no {word:?} in {error}");
     }
 }

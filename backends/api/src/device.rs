@@ -202,8 +202,8 @@ pub trait Device: Send + Sync {
     /// `ExceedsLimit` past [`DeviceInfo::max_lg_domain`].
     fn ntt_layout(&self, lg_domain: u32) -> Result<NttLayout>;
 
-    /// The window width that suits MSMs in `group` over `len` scalars of full size, whatever others
-    /// there are beside them that are bits.
+    /// The window width that suits MSMs in `group`; `len` counts scalars of full size, not the bits
+    /// beside them.
     fn window_bits(&self, group: Group, len: u64) -> u32;
 
     /// Sizes of a digit plan.

@@ -22,15 +22,31 @@ void grid(uint64_t count, uint32_t threads, Phase each) {
     phase(div_up(count, threads) * threads, each);
 }
 
-// What a thread keeps its sum in: nothing is left of the thread before.
+// What a thread keeps its sum in, between quads of others, as in a block: nothing is left of the thread
+// before, and the process ends where quads of others have been written to.
 template <class F>
-struct Kept {
-    using Sum = KeptSum<F, sizeof(Quad)>;
-    alignas(16) char bytes[Sum::BYTES];
+class Kept {
+    static constexpr uint32_t NEIGHBOURS = 3, STRIDE = NEIGHBOURS * sizeof(Quad);
+    static constexpr char PATTERN = char(0xa5);
+    using Sum = KeptSum<F, STRIDE>;
+    alignas(16) char bytes[NEIGHBOURS * (Sum::BYTES + STRIDE)];
+
+    void check() const {
+        for (size_t i = 0; i < sizeof(bytes); i++) {
+            const bool is_own =
+                i < NEIGHBOURS * Sum::BYTES && i / sizeof(Quad) % NEIGHBOURS == 1;
+            if (!is_own && bytes[i] != PATTERN) std::abort();
+        }
+    }
+
+  public:
+    Kept() { memset(bytes, PATTERN, sizeof(bytes)); }
+    ~Kept() { check(); }
 
     Sum sum() {
-        memset(bytes, 0xa5, sizeof(bytes));
-        return Sum(bytes);
+        check();
+        memset(bytes, PATTERN, sizeof(bytes));
+        return Sum(bytes + sizeof(Quad));
     }
 };
 
@@ -39,7 +55,7 @@ using namespace digits;
 // The block-wide prefix sums of `Scan`, then `write(sums, groups, thread)`.
 template <class Write>
 void scan(const Scan &values, Write write) {
-    std::vector<uint32_t> sums(SCAN_THREADS), groups(SCAN_THREADS);
+    std::vector<uint32_t> sums(SCAN_THREADS), groups(SCAN_GROUPS);
     phase(SCAN_THREADS, [&](uint32_t t) { values.sum(sums.data(), t); });
     phase(SCAN_THREADS, [&](uint32_t t) { Scan::group(sums.data(), groups.data(), t); });
     phase(SCAN_THREADS, [&](uint32_t t) { write(sums.data(), groups.data(), t); });

@@ -239,3 +239,25 @@ fn fp2_follows_from_fp() {
     assert_eq!(Fp2::compute(FromMontgomery, &any, &any), None);
     assert!(Fr::compute(FromMontgomery, &Limbs([0; 8]), &Limbs([0; 8])).is_some());
 }
+
+/// Every pair of the edges that Karatsuba's middle product is largest at.
+#[test]
+fn fp2_products_at_the_largest_limbs() {
+    let join = |c0: &Fp, c1: &Fp| -> Fp2 { limbs(&[c0.0, c1.0].concat()) };
+    let mut parts: Vec<Fp> = edges(&FP);
+    parts.dedup();
+    let f = |operation, a: &Fp, b: &Fp| compute(operation, a, b);
+    use Operation::{Add, Mul, Sqr, Sub};
+    let values: Vec<(Fp, Fp)> = parts.iter().flat_map(|a| parts.iter().map(|b| (*a, *b))).collect();
+    for a in &values {
+        let whole = join(&a.0, &a.1);
+        let product = |b: &(Fp, Fp)| {
+            let c0 = f(Sub, &f(Mul, &a.0, &b.0), &f(Mul, &a.1, &b.1));
+            join(&c0, &f(Add, &f(Mul, &a.0, &b.1), &f(Mul, &a.1, &b.0)))
+        };
+        assert_eq!(compute(Sqr, &whole, &whole), product(a));
+        for b in &values {
+            assert_eq!(compute(Mul, &whole, &join(&b.0, &b.1)), product(b), "{a:x?} {b:x?}");
+        }
+    }
+}

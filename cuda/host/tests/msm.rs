@@ -154,6 +154,8 @@ fn plans_as_the_backend_makes_them() {
         (16, 1, 1000, 0, 132),
         (16, 16, 600, 599, 132),
         (20, 1, 130, 129, 1),
+        (21, 1, 8193, 8193, 2),
+        (22, 1, 130, 129, 1),
     ] {
         let mut scalars = edges(window_bits);
         scalars.truncate(len);

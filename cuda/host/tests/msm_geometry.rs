@@ -13,7 +13,7 @@ use twinlock_cuda_kernels::sizes::msm::{
     G1_BLOCKS_PER_SM, G1_THREADS, G2_BLOCKS_PER_SM, G2_THREADS, MAX_WINDOWS,
 };
 
-/// Around a row of words, a tile, a chunk, what is partitioned at once, and the most.
+/// Around a row of words, one and two tiles, what is partitioned at once, and the most.
 const LENGTHS: [u64; 20] = [
     0,
     1,
@@ -111,8 +111,9 @@ fn runs_and_heads_stay_within_their_parts() {
     eprintln!("seed: {seed}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for shape in shapes() {
-        for (sm_count, blocks) in SM_COUNTS.into_iter().zip([2, 3, 3, 2]) {
-            let threads = threads_of_wave(resident(sm_count, blocks, 128));
+        let blocks = [(G1_BLOCKS_PER_SM, G1_THREADS), (G2_BLOCKS_PER_SM, G2_THREADS)];
+        for (sm_count, (blocks, threads)) in SM_COUNTS.into_iter().zip(blocks.into_iter().cycle()) {
+            let threads = threads_of_wave(resident(sm_count, blocks, threads));
             let heads = Heads::new(threads, &shape, shape.max_entries);
             let [runs, keys, points] = heads.workspace_parts(&shape, 192);
             assert!(4 * (u64::from(shape.num_windows) + 2) <= runs);

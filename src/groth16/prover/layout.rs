@@ -362,8 +362,8 @@ fn full_len(stage: Stage, len: usize) -> u64 {
     }
 }
 
-/// The same of a witness: most of it is bits. Of full size are 2% in Filecoin's PoRep and 29% in Sapling's
-/// Spend; windows that suit an eighth cost either of them a few hundredths at most.
+/// The same of a witness: most of it is bits. Of full size are 2% in Filecoin's PoRep and 29% in
+/// Sapling's Spend; an eighth is between them.
 pub(crate) const fn full_len_of_witness(len: u64) -> u64 {
     len.div_ceil(8)
 }

@@ -77,8 +77,9 @@ fn parts(lines: &Lines) -> [Arg; 2] {
     [Arg::U32(lines.row_parts), Arg::U32(lines.column_parts)]
 }
 
-/// The width that takes the least products of the field: for each scalar and window nine, and for
-/// each bucket 26, of two additions of sums.
+/// The width that takes the least products of the field: an addition of a base takes nine (squares
+/// and sums of two products counted by what they take), one of a sum thirteen. There is one of the
+/// former for each scalar and window, two of the latter for each bucket.
 pub(crate) fn window_bits(card: &Card, group: Group, len: u64) -> u32 {
     let work = |window_bits: u32| {
         let num_windows = u64::from(SCALAR_BITS.div_ceil(window_bits));
