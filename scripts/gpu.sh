@@ -20,7 +20,8 @@
 #
 # Sizes are lists of base-2 logarithms: NTT_LGS, G1_LGS, BITS_LGS, POREP_LGS, G2_LGS, PROVE_LGS, TABLE_LGS.
 # ITERATIONS (20) are the runs of a median. All ends LIMIT seconds (570) after the start: what is left
-# is told as NOT RUN, to be run by a call of its own with fewer tables or sizes. STEPS narrows run:
+# is told as NOT RUN, to be run by a call of its own with fewer tables or sizes; a step may take STEP_LIMIT
+# (300), for one may hang. STEPS narrows run:
 # "device product conformance sizes proofs prove locks". Logs and results go to $OUT (default .carry/out).
 # SANITIZER names compute-sanitizer where it is not in PATH; KEYS is a folder for large keys (/tmp).
 # For CUDA, gather needs nvcc and builds for TWINLOCK_CUDA_ARCHS (default 90). ARGS go to cargo: with
@@ -76,10 +77,11 @@ gather() {
     }
 }
 
-# Runs a program until the deadline at most.
+# Runs a program until the deadline at most, and no longer than a step may take.
 in_time() {
-    local left=$((deadline - SECONDS))
+    local left=$((deadline - SECONDS)) most=${STEP_LIMIT:-300}
     [ "$left" -gt 0 ] || return 124
+    [ "$left" -lt "$most" ] || left=$most
     timeout --kill-after=10 "$left" "$@"
 }
 

@@ -1,7 +1,8 @@
 //! Device memory: ranges of addresses with memory of the card mapped to them.
 //!
 //! `cuMemFree` waits for all of the card's work, so memory is taken by the calls that map it.
-//! What is freed while work uses it waits in the graveyard for that work only.
+//! What is freed while work uses it waits in the graveyard for that work only; pinned memory of the host
+//! waits there for all work.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -338,7 +339,8 @@ impl Memory {
         gpu.check_alive()
     }
 
-    /// Frees pinned memory once the copies that use it have run; the context is current.
+    /// Frees pinned memory once the copies that use it, and all other work, have run; the context is
+    /// current.
     pub(crate) fn free_pinned(&self, gpu: &Gpu, pinned: Pinned, until: Vec<Arc<PooledEvent>>) {
         self.bury(gpu, Buried::Host(pinned), until);
     }
@@ -363,6 +365,12 @@ impl Memory {
             } else {
                 at += 1;
             }
+        }
+        // The driver frees pinned memory when all work has run, and would wait for ever for work that
+        // never ends.
+        let is_host = |grave: &Grave| matches!(grave.buried, Buried::Host(_));
+        if over.iter().any(is_host) && !gpu.streams.have_run() {
+            graves.extend(over.extract_if(.., |grave| is_host(grave)));
         }
         drop(graves);
         for grave in &over {

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use cudarc::driver::sys::{self, CUstream, CUstream_flags_enum};
+use cudarc::driver::sys::{self, CUresult, CUstream, CUstream_flags_enum};
 use twinlock_api::{Error, Result, Stream};
 
 use crate::driver::{Refusal, check};
@@ -25,6 +25,8 @@ unsafe impl Send for RawStream {}
 #[derive(Default)]
 pub(crate) struct StreamPool {
     idle: Mutex<Vec<(RawStream, Option<Arc<PooledEvent>>)>>,
+    /// Every stream there is; all live as long as the context.
+    all: Mutex<Vec<RawStream>>,
 }
 
 impl StreamPool {
@@ -32,7 +34,7 @@ impl StreamPool {
     pub(crate) fn new() -> Result<Self, Refusal> {
         let pool = Self::default();
         for _ in 0..FIRST_STREAMS {
-            let stream = Self::make()?;
+            let stream = pool.make()?;
             pool.idle().push((stream, None));
         }
         Ok(pool)
@@ -42,12 +44,25 @@ impl StreamPool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make() -> Result<RawStream, Refusal> {
+    fn all(&self) -> MutexGuard<'_, Vec<RawStream>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make(&self) -> Result<RawStream, Refusal> {
         let mut stream: CUstream = std::ptr::null_mut();
         let flags = CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: writes one handle.
         check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut stream, flags) })?;
+        self.all().push(RawStream(stream));
         Ok(RawStream(stream))
+    }
+
+    /// Whether no stream has work that has not run; the context is current.
+    pub(crate) fn have_run(&self) -> bool {
+        self.all().iter().all(|RawStream(raw)| {
+            // SAFETY: the stream is alive, as is its context.
+            unsafe { sys::cuStreamQuery(*raw) == CUresult::CUDA_SUCCESS }
+        })
     }
 
     /// Puts a word of work of each kind on every stream, so that the driver sets up now what it
@@ -86,7 +101,7 @@ impl StreamPool {
             }
         }
         drop(idle);
-        Self::make()
+        self.make()
     }
 
     /// Ends of the work of destroyed streams.

@@ -43,6 +43,7 @@ fn main() {
         operations_that_nobody_waits_for_keep_their_order,
         nothing_enqueued_waits_for_the_device,
         allocations_do_not_wait_for_others_work,
+        dropped_staging_does_not_wait,
         freed_memory_stays_until_its_work_has_run,
         destroyed_streams_finish,
     ]);
@@ -246,6 +247,24 @@ fn allocations_do_not_wait_for_others_work() {
     // Pinned memory is another matter: the driver waits for its work before it gives any.
     faults.hold(false).expect("let go");
     fill_and_check(device, region);
+}
+
+/// Neither a buffer that was never used nor one whose copies have run: a device that hangs would keep
+/// who lets go of it for ever.
+fn dropped_staging_does_not_wait() {
+    let (device, faults) = opened();
+    let region = work(&*device, SIZE_BYTES);
+    let [held, free] = [stream(&*device), stream(&*device)];
+    let [unused, mut used] = [StagingKind::Upload, StagingKind::Download]
+        .map(|kind| device.allocate_staging("dropped", kind, 1 << 20).expect("staging"));
+    device.download(free, whole(region), &mut *used, 0).expect("download");
+    used.host(SOON).expect("done");
+    faults.hold(true).expect("held");
+    device.enqueue(held, &Op::Fill(Fill::new(whole(region), 1))).expect("enqueue");
+    without_waiting(&*faults, "dropping staging", || drop([unused, used]));
+    without_waiting(&*faults, "memory", || device.memory().expect("memory"));
+    faults.hold(false).expect("let go");
+    fill_and_check(&*device, region);
 }
 
 /// Memory freed while work uses it is not given away before that work has run.
