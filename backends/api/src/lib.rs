@@ -41,9 +41,9 @@
 //!   [`Device::synchronize`] on such an event.
 //! * A [`Staging`] buffer belongs to the copies that use it until they have run;
 //!   [`Staging::host`] waits for that.
-//! * Only `synchronize`, `Staging::host`, `allocate`, `free`, `allocate_staging` and the drop of a
-//!   staging buffer may wait on the device, the last two inside a driver that knows no timeout: they
-//!   are for the start and the end. Every other wait takes a timeout.
+//! * Only `synchronize`, `Staging::host`, `allocate`, `free` and `allocate_staging` may wait on the
+//!   device, the last inside a driver that knows no timeout: it is for the start. Every other wait
+//!   takes a timeout, and dropping a staging buffer never waits: the device may hang.
 //!
 //! # Errors
 //! Calls report what is known at once; what fails on the device surfaces at the next `query` or

@@ -2,6 +2,7 @@
 //! own test target, beside what is its alone.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
@@ -34,6 +35,7 @@ pub fn scenes<B: FaultyBackend + Copy + 'static>(backend: B) -> Vec<Trial> {
         out_of_memory_is_told_and_passes,
         waits_end_with_their_timeout_and_the_work_still_runs,
         dropped_with_work_enqueued,
+        dropped_staging_does_not_wait,
         a_refused_operation_is_a_failed_kernel,
     ];
     scenes.push(Trial::test("unknown_names_are_told_the_known_ones", move || {
@@ -68,6 +70,28 @@ pub fn stream(device: &dyn Device) -> Stream {
 /// All of a region.
 pub fn whole(region: Region) -> View {
     region.whole("view").expect("view")
+}
+
+/// Runs `f`, which must not wait for what is held.
+///
+/// # Panics
+/// If it does, once the hold has ended.
+pub fn without_waiting<T: Send>(
+    faults: &dyn Faults,
+    what: &str,
+    f: impl FnOnce() -> T + Send,
+) -> T {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = channel();
+        scope.spawn(move || {
+            // Nobody listens after a failure.
+            let _ = sender.send(f());
+        });
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| {
+            faults.hold(false).expect("let go");
+            panic!("{what} waits for work that is held")
+        })
+    })
 }
 
 /// What is in the region, through a stream of its own.
@@ -275,6 +299,24 @@ pub fn long_queues_keep_their_order((device, faults): Opened, rounds: u32, held:
     let mut expected = vec![0; 2048];
     expected.extend(rounds.to_le_bytes().repeat(512));
     assert_eq!(bytes(&*device, a).expect("reads"), expected);
+}
+
+/// Neither a buffer that was never used nor one whose copies have run: a device that hangs would keep
+/// who lets go of it for ever.
+fn dropped_staging_does_not_wait(open: &dyn Fn() -> Opened) {
+    let (device, faults) = open();
+    let region = work(&*device, SIZE_BYTES);
+    let [held, free] = [stream(&*device), stream(&*device)];
+    let [unused, mut used] = [StagingKind::Upload, StagingKind::Download]
+        .map(|kind| device.allocate_staging("dropped", kind, 1 << 20).expect("staging"));
+    device.download(free, whole(region), &mut *used, 0).expect("download");
+    used.host(SOON).expect("done");
+    faults.hold(true).expect("held");
+    device.enqueue(held, &Op::Fill(Fill::new(whole(region), 1))).expect("enqueue");
+    without_waiting(&*faults, "dropping staging", || drop([unused, used]));
+    without_waiting(&*faults, "memory", || device.memory().expect("memory"));
+    faults.hold(false).expect("let go");
+    fill_and_check(&*device, region);
 }
 
 /// A device goes with work enqueued: the work ends first, and nothing hangs.

@@ -2,17 +2,16 @@
 //! of free memory and of calls that do not wait.
 #![allow(clippy::print_stdout)]
 
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Arguments;
 use twinlock_api::op::{Copy, Fill};
-use twinlock_api::{Backend, Device, Error, Faults, MemoryClass, Op, OpenOptions, StagingKind};
+use twinlock_api::{Backend, Device, Error, MemoryClass, Op, OpenOptions, StagingKind};
 use twinlock_conformance::harness::{Settings, check, first_device};
 use twinlock_conformance::on_first_device;
 use twinlock_conformance::scenes::{
     Opened, SIZE_BYTES, SOON, all_lost, fill, fill_and_check, filled, long_queues_keep_their_order,
-    open, refused, scenes, stream, whole, work,
+    open, refused, scenes, stream, whole, without_waiting, work,
 };
 use twinlock_cuda::CudaBackend;
 
@@ -43,7 +42,6 @@ fn main() {
         operations_that_nobody_waits_for_keep_their_order,
         nothing_enqueued_waits_for_the_device,
         allocations_do_not_wait_for_others_work,
-        dropped_staging_does_not_wait,
         freed_memory_stays_until_its_work_has_run,
         destroyed_streams_finish,
     ]);
@@ -51,21 +49,6 @@ fn main() {
     // They look at what the card has free.
     args.test_threads = Some(1);
     libtest_mimic::run(&args, tests).exit()
-}
-
-/// Runs `f`, which must not wait for what is held: if it does, the hold ends and the test fails.
-fn without_waiting<T: Send>(faults: &dyn Faults, what: &str, f: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let (sender, receiver) = channel();
-        scope.spawn(move || {
-            // Nobody listens after a failure.
-            let _ = sender.send(f());
-        });
-        receiver.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| {
-            faults.hold(false).expect("let go");
-            panic!("{what} waits for work that is held")
-        })
-    })
 }
 
 fn free_bytes(device: &dyn Device) -> u64 {
@@ -247,24 +230,6 @@ fn allocations_do_not_wait_for_others_work() {
     // Pinned memory is another matter: the driver waits for its work before it gives any.
     faults.hold(false).expect("let go");
     fill_and_check(device, region);
-}
-
-/// Neither a buffer that was never used nor one whose copies have run: a device that hangs would keep
-/// who lets go of it for ever.
-fn dropped_staging_does_not_wait() {
-    let (device, faults) = opened();
-    let region = work(&*device, SIZE_BYTES);
-    let [held, free] = [stream(&*device), stream(&*device)];
-    let [unused, mut used] = [StagingKind::Upload, StagingKind::Download]
-        .map(|kind| device.allocate_staging("dropped", kind, 1 << 20).expect("staging"));
-    device.download(free, whole(region), &mut *used, 0).expect("download");
-    used.host(SOON).expect("done");
-    faults.hold(true).expect("held");
-    device.enqueue(held, &Op::Fill(Fill::new(whole(region), 1))).expect("enqueue");
-    without_waiting(&*faults, "dropping staging", || drop([unused, used]));
-    without_waiting(&*faults, "memory", || device.memory().expect("memory"));
-    faults.hold(false).expect("let go");
-    fill_and_check(&*device, region);
 }
 
 /// Memory freed while work uses it is not given away before that work has run.
