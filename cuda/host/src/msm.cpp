@@ -9,9 +9,13 @@
 
 namespace {
 
+// Now from the first, now from the last: no thread needs what another of its phase does.
 template <class Phase>
 void phase(uint32_t threads, Phase each) {
-    for (uint32_t thread = 0; thread < threads; thread++) each(thread);
+    thread_local bool backwards = false;
+    backwards = !backwards;
+    const bool order = backwards;
+    for (uint32_t i = 0; i < threads; i++) each(order ? threads - 1 - i : i);
 }
 
 uint32_t div_up(uint64_t a, uint64_t b) { return uint32_t((a + b - 1) / b); }

@@ -1,4 +1,5 @@
-// The kernels of ntt.cu, block by block and between barriers thread by thread.
+// The kernels of ntt.cu, block by block and between barriers thread by thread, now from the first, now
+// from the last: what a barrier is missing for shows.
 #include "ntt.cuh"
 
 #include <vector>
@@ -11,13 +12,17 @@ struct Block {
     std::vector<Quad> shared;
     std::vector<Fr> values;
     uint32_t threads;
+    bool backwards = false;
 
     char *memory() { return reinterpret_cast<char *>(shared.data()); }
 
     template <class Phase>
     void each(Phase phase) {
-        for (uint32_t thread = 0; thread < threads; thread++)
+        for (uint32_t i = 0; i < threads; i++) {
+            const uint32_t thread = backwards ? threads - 1 - i : i;
             phase(thread, *reinterpret_cast<Fr(*)[8]>(&values[8 * thread]));
+        }
+        backwards = !backwards;
     }
 };
 
@@ -35,8 +40,15 @@ void run(const Pass &pass, Block &block, uint32_t tile, const Known &scale, cons
             pass.read(shared, thread, pass.reversed_places(0, pass.row(thread)), v);
         });
     const uint32_t steps = pass.steps();
+    // Who has come past an exchange's barrier goes on at once.
+    bool exchanged = false;
+    uint32_t step = 0;
+    const auto take = [&](uint32_t thread, V v) {
+        if (exchanged) pass.read(shared, thread, pass.places(step, pass.row(thread)), v);
+    };
     for (uint32_t round = 0; round <= steps; round++) {
         block.each([&](uint32_t thread, V v) {
+            take(thread, v);
             const FourthRoot w4{w[1], pass.has(FOURTH_ROOT_NEGATED)};
             if (round != 0) transform(v, pass.levels(round - 1), w[0], w4, w[2]);
             for (uint32_t f = 0; f < pass.factor_count(round); f++)
@@ -44,13 +56,11 @@ void run(const Pass &pass, Block &block, uint32_t tile, const Known &scale, cons
             if (pass.exchanges(round))
                 pass.write(shared, thread, pass.places(round - 1, pass.row(thread)), v);
         });
-        if (!pass.exchanges(round)) continue;
-        const uint32_t step = round == steps ? 0 : round;
-        block.each([&](uint32_t thread, V v) {
-            pass.read(shared, thread, pass.places(step, pass.row(thread)), v);
-        });
+        exchanged = pass.exchanges(round);
+        step = round == steps ? 0 : round;
     }
     block.each([&](uint32_t thread, V v) {
+        take(thread, v);
         if (pass.factor_count(steps) == 0) reduce(v);
         pass.store(tile, thread, v);
     });
