@@ -80,7 +80,7 @@ pub fn fill_tables() -> Launch {
 /// The launches of a transform, in order, on a device whose blocks have so much shared memory.
 /// `None` past [`MAX_LG`].
 pub fn plan(transform: Transform, shared_bytes_per_block: u32) -> Option<Vec<Launch>> {
-    // Where shared memory is short, a tile is no more than the largest digit.
+    // Where shared memory is shorter than on any card so far, a tile is no more than the largest digit.
     let fits = shared_bytes(LG_TILE, MAX_BITS) <= shared_bytes_per_block;
     plan_by_digits(transform, if fits { LG_TILE } else { MAX_BITS }, MAX_BITS)
 }
@@ -100,7 +100,7 @@ pub fn plan_by_digits(transform: Transform, lg_tile: u32, max_bits: u32) -> Opti
         _ if digits == 1 => Some(vec![single(transform)]),
         // No digit may be short of what a thread has, nor the domain of what reversal takes.
         ..=MAX_LG if lg / digits >= LG_PER_THREAD && lg >= LG_REVERSAL => {
-            let mut digits = digits_of(lg, digits, max_bits);
+            let mut digits = digits_of(lg, digits, max_bits)?;
             if !transform.natural_input {
                 digits.reverse();
             }
@@ -171,8 +171,9 @@ fn single(transform: Transform) -> Launch {
 }
 
 /// The bits of `fewest` digits or, in large domains, one more, which make up `lg`: those that cost least.
-/// The largest comes first, for the pass from or to natural order, which has no factors.
-fn digits_of(lg: u32, fewest: u32, max_bits: u32) -> Vec<u32> {
+/// The largest comes first, for the pass from or to natural order, before or behind which there are no
+/// factors between passes.
+fn digits_of(lg: u32, fewest: u32, max_bits: u32) -> Option<Vec<u32>> {
     let most = if lg < LG_LARGE { fewest } else { fewest + 1 };
     // Two digits make up a tile at least, or its columns would be few.
     let least = if max_bits == MAX_BITS { LG_TILE.div_ceil(2) } else { LG_PER_THREAD };
@@ -180,21 +181,22 @@ fn digits_of(lg: u32, fewest: u32, max_bits: u32) -> Vec<u32> {
         .map(|count| split(lg, count, least, max_bits))
         .filter(|digits| !digits.is_empty())
         .min_by_key(|digits| cost(digits))
-        .unwrap_or_default()
 }
 
-/// The split into `count` digits of `least` to `most` bits that costs least; empty where there is none.
+/// The split into `count` digits of `least` to `most` bits that costs least, of such that whose largest
+/// is smallest, largest first; empty where there is none.
 fn split(lg: u32, count: u32, least: u32, most: u32) -> Vec<u32> {
     if count == 1 {
         return vec![lg];
     }
     let others = count - 1;
-    (least..=most.min(lg))
-        .rev()
+    let mut digits = (least..=most.min(lg))
         .filter(|bits| (others * least..=others * most).contains(&(lg - bits)))
         .map(|bits| [vec![bits], split(lg - bits, others, least, most)].concat())
-        .min_by_key(|digits| cost(digits))
-        .unwrap_or_default()
+        .min_by_key(|digits| (cost(digits), digits.iter().copied().max()))
+        .unwrap_or_default();
+    digits.sort_unstable_by(|a, b| b.cmp(a));
+    digits
 }
 
 fn cost(digits: &[u32]) -> u32 {

@@ -257,20 +257,15 @@ fn a_poisoned_stream_tells_its_first_failure_everywhere() {
     let len_bytes = 1 << 24;
     let (source, target) = (setup.view("source", len_bytes), setup.view("target", len_bytes));
     let copy = Op::Copy(Copy::new(source, target).expect("copy"));
-    let mut poisoned = None;
-    for _ in 0..100 {
+    // So much at once that the two are at work together whoever else has the cores.
+    for _ in 0..200 {
         setup.device.enqueue(setup.stream, &copy).expect("enqueue");
         setup.device.enqueue(second, &copy).expect("enqueue");
-        if let Err(error) = setup.outcome(second) {
-            poisoned = Some((second, error));
-            break;
-        }
-        if let Err(error) = setup.outcome(setup.stream) {
-            poisoned = Some((setup.stream, error));
-            break;
-        }
     }
-    let (stream, error) = poisoned.expect("200 unordered copies and no overlap");
+    let outcomes = [setup.stream, second].map(|stream| (stream, setup.outcome(stream)));
+    let poisoned =
+        outcomes.into_iter().find_map(|(stream, outcome)| Some((stream, outcome.err()?)));
+    let (stream, error) = poisoned.expect("400 unordered copies and no overlap");
     // Enqueueing goes on, and is skipped.
     setup.device.enqueue(stream, &Op::Fill(Fill::new(data, 7))).expect("enqueue");
     let mut staging = setup.staging(32);

@@ -306,13 +306,13 @@ impl Memory {
         // What was freed may come back when the work that used it has run.
         while full(&outcome) && start.elapsed() < RECLAIM_WAIT {
             gpu.check_alive()?;
-            let waiting = self.graves().len();
+            let waiting = self.buried_on_the_device();
             if waiting == 0 {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
             self.sweep(gpu);
-            if self.graves().len() != waiting {
+            if self.buried_on_the_device() != waiting {
                 outcome = ask();
             }
         }
@@ -345,6 +345,11 @@ impl Memory {
         self.bury(gpu, Buried::Host(pinned), until);
     }
 
+    fn buried_on_the_device(&self) -> usize {
+        let graves = self.graves();
+        graves.iter().filter(|grave| matches!(grave.buried, Buried::Device(_))).count()
+    }
+
     fn bury(&self, gpu: &Gpu, buried: Buried, until: Vec<Arc<PooledEvent>>) {
         self.graves().push(Grave { buried, until });
         self.sweep(gpu);
@@ -367,10 +372,13 @@ impl Memory {
             }
         }
         // The driver frees pinned memory when all work has run, and would wait for ever for work that
-        // never ends.
+        // never ends; work given between this look and the call it does wait for.
         let is_host = |grave: &Grave| matches!(grave.buried, Buried::Host(_));
         if over.iter().any(is_host) && !gpu.streams.have_run() {
-            graves.extend(over.extract_if(.., |grave| is_host(grave)));
+            graves.extend(
+                over.extract_if(.., |grave| is_host(grave))
+                    .map(|grave| Grave { until: Vec::new(), ..grave }),
+            );
         }
         drop(graves);
         for grave in &over {

@@ -84,7 +84,8 @@ fn every_number_of_passes() {
     let seed = rand::random();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let tables = Tables::new();
-    for lg in 9..=12 {
+    // The last has five passes of as many bits.
+    for lg in [9, 10, 11, 12, 15] {
         let values: Vec<_> = (0..1 << lg).map(|_| Scalar::random(&mut rng)).collect();
         for (transform, oracle) in all(lg) {
             let expected = ntt_recursive(&values, oracle);
@@ -124,12 +125,35 @@ fn plans_fit_a_device() {
             for shared_bytes in [SHARED_BYTES, FEW_SHARED_BYTES] {
                 let launches = plan(transform, shared_bytes).expect("in range");
                 assert!(launches.len() <= if lg <= 27 { 5 } else { 6 }, "{transform:?}");
+                let passes = launches.iter().filter(|launch| launch.kernel == "ntt_pass");
+                for pass in passes {
+                    assert!(pass.threads <= 128, "{pass:?}");
+                    let (bits, cols) = (pass.words[1], pass.words[3]);
+                    let lg_tile = if shared_bytes == SHARED_BYTES { 10 } else { 9 };
+                    assert!(lg < 10 || bits + cols == lg_tile, "a tile is full: {pass:?}");
+                }
                 for launch in launches {
                     assert!((1..=256).contains(&launch.threads), "{launch:?}");
                     assert!((1..=1 << 20).contains(&launch.blocks), "{launch:?}");
                     assert!(launch.shared_bytes <= shared_bytes.min(64 << 10), "{launch:?}");
                 }
             }
+        }
+    }
+    // Those that were fastest on a card, from natural order and to it.
+    for (lg, digits) in
+        [(20, &[8, 6, 6][..]), (22, &[8, 8, 6]), (24, &[6, 6, 6, 6]), (27, &[9, 6, 6, 6])]
+    {
+        for (transform, _) in all(lg) {
+            let launches = plan(transform, SHARED_BYTES).expect("in range");
+            let mut found: Vec<_> = (launches.iter())
+                .filter(|launch| launch.kernel == "ntt_pass")
+                .map(|launch| launch.words[1])
+                .collect();
+            if !transform.natural_input {
+                found.reverse();
+            }
+            assert_eq!(found, digits, "{transform:?}");
         }
     }
     assert!(all(MAX_LG + 1).iter().all(|(transform, _)| plan(*transform, 1).is_none()));

@@ -1,4 +1,4 @@
-//! Transforms of 2^28 elements, the most there are: four digits, addresses past 2^32, and every bit
+//! Transforms of 2^28 elements, the most there are: five digits, addresses past 2^32, and every bit
 //! of the tables' exponents. Also smaller ones, by the same code.
 
 use std::collections::BTreeSet;
