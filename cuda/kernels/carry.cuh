@@ -91,3 +91,30 @@ TL_HD uint32_t madc_hi(uint32_t a, uint32_t b, uint32_t c, Carry &carry) {
 }
 
 #endif
+
+// Of numbers of M limbs, which may be one and the same: a + b and a - b without what is carried out.
+template <int M>
+TL_HD void add_limbs(uint32_t *out, const uint32_t *a, const uint32_t *b) {
+    Carry carry;
+    out[0] = add_cc(a[0], b[0], carry);
+    TL_UNROLL
+    for (int i = 1; i < M - 1; i++) out[i] = addc_cc(a[i], b[i], carry);
+    out[M - 1] = addc(a[M - 1], b[M - 1], carry);
+}
+template <int M>
+TL_HD void sub_limbs(uint32_t *out, const uint32_t *a, const uint32_t *b) {
+    Carry carry;
+    out[0] = sub_cc(a[0], b[0], carry);
+    TL_UNROLL
+    for (int i = 1; i < M - 1; i++) out[i] = subc_cc(a[i], b[i], carry);
+    out[M - 1] = subc(a[M - 1], b[M - 1], carry);
+}
+// a - b; all ones if that is negative, else 0.
+template <int M>
+TL_HD uint32_t sub_limbs_borrow(uint32_t *out, const uint32_t *a, const uint32_t *b) {
+    Carry carry;
+    out[0] = sub_cc(a[0], b[0], carry);
+    TL_UNROLL
+    for (int i = 1; i < M; i++) out[i] = subc_cc(a[i], b[i], carry);
+    return subc(0, 0, carry);
+}

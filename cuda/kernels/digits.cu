@@ -97,14 +97,16 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     starts.write(sums, groups, blockIdx.y, blockIdx.x, threadIdx.x);
 }
 
-// Grid: chunks, as many as there are tiles; windows. Dynamic shared memory: see `Sort`, by the lower bits.
+// Grid: chunks, as many as there are tiles; windows. Dynamic shared memory: see `Sort`, by the lower
+// bits.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS, SORTING_BLOCKS)
     digits_place(SHAPE_PARAMS, uint32_t window_first, const void *records,
                  const uint32_t *bin_starts, uint32_t *cursors, uint32_t *entries) {
     extern __shared__ uint32_t shared[];
     const Sort sort(shared, low_bits);
     Sort::Registers mine;
-    const Place place{Records{SHAPE, window_first, gridDim.x, records, bin_starts}, cursors, entries};
+    const Records source{SHAPE, window_first, gridDim.x, records, bin_starts};
+    const Place place{source, cursors, entries};
     const uint32_t part = blockIdx.y;
     Records::Segment segment = place.from.first(part, blockIdx.x);
     while (segment.begin < segment.end) {

@@ -97,27 +97,12 @@ struct alignas(16) Mont {
     }
 
     TL_HD Mont operator+(const Mont &b) const {
-        Mont sum;
-        Carry carry;
-        sum.l[0] = add_cc(l[0], b.l[0], carry);
-        TL_UNROLL
-        for (int i = 1; i < N - 1; i++) sum.l[i] = addc_cc(l[i], b.l[i], carry);
-        sum.l[N - 1] = addc(l[N - 1], b.l[N - 1], carry);
-        return sum.subtract_if_not_below();
+        return unreduced_sum(b).subtract_if_not_below();
     }
 
     TL_HD Mont operator-(const Mont &b) const {
         Mont out;
-        Carry carry;
-        out.l[0] = sub_cc(l[0], b.l[0], carry);
-        TL_UNROLL
-        for (int i = 1; i < N; i++) out.l[i] = subc_cc(l[i], b.l[i], carry);
-        const uint32_t borrow = subc(0, 0, carry);
-        out.l[0] = add_cc(out.l[0], P::modulus(0) & borrow, carry);
-        TL_UNROLL
-        for (int i = 1; i < N - 1; i++)
-            out.l[i] = addc_cc(out.l[i], P::modulus(i) & borrow, carry);
-        out.l[N - 1] = addc(out.l[N - 1], P::modulus(N - 1) & borrow, carry);
+        add_modulus(out.l, sub_limbs_borrow<N>(out.l, l, b.l));
         return out;
     }
 
@@ -184,52 +169,31 @@ struct alignas(16) Mont {
         // Without a carry out.
         TL_HD Wide operator+(const Wide &b) const {
             Wide sum;
-            Carry carry;
-            sum.l[0] = add_cc(l[0], b.l[0], carry);
-            TL_UNROLL
-            for (int i = 1; i < 2 * N - 1; i++) sum.l[i] = addc_cc(l[i], b.l[i], carry);
-            sum.l[2 * N - 1] = addc(l[2 * N - 1], b.l[2 * N - 1], carry);
+            add_limbs<2 * N>(sum.l, l, b.l);
             return sum;
         }
 
         // R times the modulus more where that is negative: for what is less than that apart.
         TL_HD Wide operator-(const Wide &b) const {
             Wide out;
-            Carry carry;
-            out.l[0] = sub_cc(l[0], b.l[0], carry);
-            TL_UNROLL
-            for (int i = 1; i < 2 * N; i++) out.l[i] = subc_cc(l[i], b.l[i], carry);
-            const uint32_t borrow = subc(0, 0, carry);
-            out.l[N] = add_cc(out.l[N], P::modulus(0) & borrow, carry);
-            TL_UNROLL
-            for (int i = 1; i < N - 1; i++)
-                out.l[N + i] = addc_cc(out.l[N + i], P::modulus(i) & borrow, carry);
-            out.l[2 * N - 1] = addc(out.l[2 * N - 1], P::modulus(N - 1) & borrow, carry);
+            add_modulus(out.l + N, sub_limbs_borrow<2 * N>(out.l, l, b.l));
             return out;
         }
 
         // Less one that is not larger.
         TL_HD Wide less(const Wide &b) const {
             Wide out;
-            Carry carry;
-            out.l[0] = sub_cc(l[0], b.l[0], carry);
-            TL_UNROLL
-            for (int i = 1; i < 2 * N - 1; i++) out.l[i] = subc_cc(l[i], b.l[i], carry);
-            out.l[2 * N - 1] = subc(l[2 * N - 1], b.l[2 * N - 1], carry);
+            sub_limbs<2 * N>(out.l, l, b.l);
             return out;
         }
 
         // Over R, of what is below R times the modulus.
         TL_HD Mont reduced() const {
             Mont out;
-            Carry carry;
             TL_UNROLL
             for (int i = 0; i < N; i++) out.l[i] = l[i];
             out = out.divided_by_r();
-            out.l[0] = add_cc(out.l[0], l[N], carry);
-            TL_UNROLL
-            for (int i = 1; i < N - 1; i++) out.l[i] = addc_cc(out.l[i], l[N + i], carry);
-            out.l[N - 1] = addc(out.l[N - 1], l[2 * N - 1], carry);
+            add_limbs<N>(out.l, out.l, l + N);
             return out.subtract_if_not_below();
         }
     };
@@ -260,26 +224,15 @@ struct alignas(16) Mont {
     // The sum, not reduced. Twice the modulus has no more limbs; three times has for Fr.
     TL_HD Mont unreduced_sum(const Mont &b) const {
         Mont sum;
-        Carry carry;
-        sum.l[0] = add_cc(l[0], b.l[0], carry);
-        TL_UNROLL
-        for (int i = 1; i < N - 1; i++) sum.l[i] = addc_cc(l[i], b.l[i], carry);
-        sum.l[N - 1] = addc(l[N - 1], b.l[N - 1], carry);
+        add_limbs<N>(sum.l, l, b.l);
         return sum;
     }
 
     // The difference and the modulus: above 0 and below twice the modulus.
     TL_HD Mont unreduced_difference(const Mont &b) const {
-        Mont out;
-        Carry carry;
-        out.l[0] = add_cc(l[0], P::modulus(0), carry);
-        TL_UNROLL
-        for (int i = 1; i < N - 1; i++) out.l[i] = addc_cc(l[i], P::modulus(i), carry);
-        out.l[N - 1] = addc(l[N - 1], P::modulus(N - 1), carry);
-        out.l[0] = sub_cc(out.l[0], b.l[0], carry);
-        TL_UNROLL
-        for (int i = 1; i < N - 1; i++) out.l[i] = subc_cc(out.l[i], b.l[i], carry);
-        out.l[N - 1] = subc(out.l[N - 1], b.l[N - 1], carry);
+        Mont out = *this;
+        add_modulus(out.l, ~0u);
+        sub_limbs<N>(out.l, out.l, b.l);
         return out;
     }
 
@@ -311,6 +264,15 @@ struct alignas(16) Mont {
     }
 
   private:
+    // Adds the modulus, if the mask is all ones, to N limbs.
+    static TL_HD void add_modulus(uint32_t *limbs, uint32_t mask) {
+        Carry carry;
+        limbs[0] = add_cc(limbs[0], P::modulus(0) & mask, carry);
+        TL_UNROLL
+        for (int i = 1; i < N - 1; i++) limbs[i] = addc_cc(limbs[i], P::modulus(i) & mask, carry);
+        limbs[N - 1] = addc(limbs[N - 1], P::modulus(N - 1) & mask, carry);
+    }
+
     static TL_HD const char *bytes(const void *at) { return static_cast<const char *>(at); }
 
     // Adds each second limb from `first` on times b, the first of them at sum[at].
