@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use twinlock_api::Result;
 
 use crate::timeline::Timeline;
+
+/// How long a device is waited for to say that it is lost.
+const LONGEST_LOSS: Duration = Duration::from_secs(60);
 
 /// Makes an open device fail. For tests.
 #[derive(Default)]
@@ -54,10 +58,15 @@ impl twinlock_api::Faults for Faults {
     }
 
     fn lose(&self) {
-        if let Some((device, _)) = self.device.get() {
+        if let Some((device, timeline)) = self.device.get() {
             device.destroy();
-            // Notices it; what cannot be polled is lost all the same.
-            let _ = device.poll(wgpu::PollType::Poll);
+            // It is told when what was submitted has run.
+            let start = Instant::now();
+            while timeline.check_alive().is_ok() && start.elapsed() < LONGEST_LOSS {
+                // What cannot be polled is lost all the same.
+                let _ = device.poll(wgpu::PollType::Poll);
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }
