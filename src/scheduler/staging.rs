@@ -40,6 +40,8 @@ struct Slot {
     buffer: Box<dyn Staging>,
     /// The ring whose bytes are in it; 0 for zeros.
     owner: u64,
+    /// Bytes at its start that may be other than zero, whoever left them.
+    used: usize,
 }
 
 impl Drop for Slot {
@@ -68,7 +70,7 @@ impl StagingPool {
             .map(|_| {
                 let kind = StagingKind::Upload;
                 let buffer = device.allocate_staging("staging_upload", kind, slot_bytes)?;
-                Ok(Slot { buffer, owner: 0 })
+                Ok(Slot { buffer, owner: 0, used: 0 })
             })
             .collect::<Result<_>>()?;
         Ok(Self {
@@ -215,6 +217,7 @@ impl StagingRing {
                 return Err(Error::invalid("a staging slot is shorter than it says").into());
             };
             slot.owner = self.id;
+            slot.used = slot.used.max(bytes.len());
             let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes) as usize;
             if bytes.len() <= part_bytes {
                 fill(offset, bytes)?;
@@ -243,13 +246,13 @@ impl StagingRing {
         while let Some(mut taken) = self.pool.take_of(self.id) {
             let Some(mut slot) = taken.slot.take() else { break };
             let left = self.pool.timeout.saturating_sub(start.elapsed());
-            let wiped = wipe(slot.buffer.as_mut(), left);
+            let wiped = wipe(slot.buffer.as_mut(), slot.used, left);
             let in_use = matches!(wiped, Err(Error::Timeout { .. }));
             outcome = outcome.and(wiped);
             if in_use {
                 left_over.push(slot);
             } else {
-                slot.owner = 0;
+                (slot.owner, slot.used) = (0, 0);
                 taken.slot = Some(slot);
             }
         }
@@ -350,7 +353,7 @@ impl Readback {
     /// # Errors
     /// As [`StagingRing::wipe`].
     pub fn wipe(&mut self) -> Result<()> {
-        wipe(self.buffer.as_mut(), self.timeout)
+        wipe(self.buffer.as_mut(), usize::MAX, self.timeout)
     }
 }
 
@@ -360,12 +363,16 @@ impl Drop for Readback {
     }
 }
 
-/// Overwrites a buffer with zeros, and what the device keeps behind it, also where its copies
-/// failed: a buffer tells that once, and gives its bytes when it is asked again.
-fn wipe(buffer: &mut dyn Staging, timeout: Duration) -> Result<()> {
+/// Overwrites the first bytes of a buffer with zeros, and what the device keeps behind it, also where
+/// its copies failed: a buffer tells that once, and gives its bytes when it is asked again.
+fn wipe(buffer: &mut dyn Staging, used: usize, timeout: Duration) -> Result<()> {
     outside_mem("waiting for a copy");
     let start = Instant::now();
     let left = || timeout.saturating_sub(start.elapsed());
+    let zero = |bytes: &mut [u8]| {
+        let used = used.min(bytes.len());
+        zero(&mut bytes[..used]);
+    };
     let outcome = buffer.host(timeout).map(zero);
     if outcome.is_err()
         && let Ok(bytes) = buffer.host(left())

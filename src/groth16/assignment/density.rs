@@ -47,13 +47,18 @@ impl Density {
 
     /// The indices in the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(at, &word)| {
-            std::iter::successors((word != 0).then_some(word), |word| {
-                let rest = word & (word - 1);
-                (rest != 0).then_some(rest)
-            })
-            .map(move |word| at * 64 + word.trailing_zeros() as usize)
-        })
+        members(&self.words, 0)
+    }
+
+    /// A table by which ranks and members are found.
+    pub(crate) fn ranks(&self) -> Ranks<'_> {
+        let mut before = 0;
+        let of_blocks = self.words.chunks(BLOCK_WORDS).map(|block| {
+            let start = before;
+            before += block.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+            start
+        });
+        Ranks { density: self, before: of_blocks.collect() }
     }
 
     /// Appends a variable that is not in the set.
@@ -102,9 +107,78 @@ impl FromIterator<bool> for Density {
     }
 }
 
+/// Words that one entry of [`Ranks`] covers.
+const BLOCK_WORDS: usize = 64;
+
+/// A [`Density`] with the number of variables in the set before each block of words, so that any
+/// part of what follows from it can be made on its own.
+#[derive(Debug)]
+pub(crate) struct Ranks<'a> {
+    density: &'a Density,
+    before: Vec<usize>,
+}
+
+impl Ranks<'_> {
+    /// Variables in the set below `index`; all of them from the end on.
+    pub fn rank(&self, index: usize) -> usize {
+        let (word, bit) = (index / 64, index % 64);
+        let Some(last) = self.density.words.get(word) else { return self.density.count };
+        let start = word / BLOCK_WORDS * BLOCK_WORDS;
+        let before = self.before.get(word / BLOCK_WORDS).copied().unwrap_or(0);
+        let whole = self.density.words.get(start..word).unwrap_or_default();
+        let whole: u32 = whole.iter().map(|word| word.count_ones()).sum();
+        before + whole as usize + (last & ((1 << bit) - 1)).count_ones() as usize
+    }
+
+    /// The variables in the set, ascending, from the one on that has `rank` others below it.
+    pub fn members_from(&self, rank: usize) -> impl Iterator<Item = usize> + '_ {
+        let block = self.before.partition_point(|before| *before <= rank).saturating_sub(1);
+        let (mut at, mut skip) = (block * BLOCK_WORDS, rank - self.before.get(block).unwrap_or(&0));
+        let words = &self.density.words;
+        while let Some(word) = words.get(at)
+            && skip >= word.count_ones() as usize
+        {
+            skip -= word.count_ones() as usize;
+            at += 1;
+        }
+        members(words.get(at..).unwrap_or_default(), at * 64).skip(skip)
+    }
+}
+
+/// The indices of bits in `words`, of which the first is numbered `first`.
+fn members(words: &[u64], first: usize) -> impl Iterator<Item = usize> + '_ {
+    words.iter().enumerate().flat_map(move |(at, &word)| {
+        std::iter::successors((word != 0).then_some(word), |word| {
+            let rest = word & (word - 1);
+            (rest != 0).then_some(rest)
+        })
+        .map(move |word| first + at * 64 + word.trailing_zeros() as usize)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_agree_with_counting() {
+        // Blocks that are full, empty, or end within a word.
+        for len in [0, 1, 64, 4_095, 4_096, 4_097, 20_000] {
+            for keep in [|_: usize| true, |_| false, |i| i % 7 == 3, |i| i / 4_096 % 2 == 1] {
+                let density: Density = (0..len).map(keep).collect();
+                let (ranks, all) = (density.ranks(), (0..len).filter(|i| keep(*i)));
+                let all: Vec<usize> = all.collect();
+                for index in (0..len + 130).step_by(1 + len / 300) {
+                    assert_eq!(ranks.rank(index), all.iter().filter(|i| **i < index).count());
+                }
+                for rank in (0..=all.len() + 1).step_by(1 + len / 300) {
+                    let found: Vec<usize> = ranks.members_from(rank).take(70).collect();
+                    let expected = all.iter().copied().skip(rank).take(70);
+                    assert_eq!(found, expected.collect::<Vec<_>>(), "{len} {rank}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn agrees_with_a_vector_of_bools() {

@@ -12,6 +12,7 @@ use ff::PrimeField;
 use rayon::prelude::*;
 
 pub use density::Density;
+pub(crate) use density::Ranks;
 use synthesizer::Synthesizer;
 
 use crate::{Error, Result};
@@ -58,7 +59,7 @@ pub struct SizeHint {
 }
 
 impl Assignment {
-    fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             instance: Vec::new(),
             witness: Vec::new(),

@@ -150,17 +150,25 @@ fn run(
     sums.map_err(failed)
 }
 
+/// Uploads what of the prestage has a place, unless the device has nothing else to do: then the
+/// stages upload what they need.
 fn upload(
     seat: &Seat<'_>,
     partition: &mut Partition<'_>,
     staging: &mut StagingRing,
     token: &mut LockToken,
 ) -> StageResult {
-    if !partition.has_to_stage() {
+    let wanted = |partition: &Partition<'_>, token: &mut LockToken| {
+        partition.has_to_stage() && !seat.may_compute(token)
+    };
+    if !wanted(partition, token) {
         return Ok(());
     }
     seat.tell(Life::StageStarted(Stage::Prestage.name()));
-    let staged = partition.prestage_placed(staging, &mut token.device_wait());
+    let mut staged = Ok(());
+    while staged.is_ok() && wanted(partition, token) {
+        staged = partition.prestage_next(staging, &mut token.device_wait());
+    }
     seat.tell(Life::StageEnded(Stage::Prestage.name()));
     staged
 }
@@ -192,8 +200,16 @@ fn run_stages(
         if seat.halted().is_some() {
             break;
         }
+        // The quotient of a partition that did not wait until it was staged.
+        let uploads = stage == Stage::Quotient && partition.has_to_stage();
+        if uploads {
+            seat.tell(Life::StageStarted(Stage::Prestage.name()));
+        }
         let next =
             partition.run(stage, staging, &mut guard.device_wait()).and_then(|()| partition.mark());
+        if uploads {
+            seat.tell(Life::StageEnded(Stage::Prestage.name()));
+        }
         if let Some(before) = running.take() {
             end(partition, before, guard)?;
         }

@@ -5,6 +5,7 @@ mod attempt;
 mod bases;
 mod canary;
 mod device_work;
+mod index_maps;
 mod lane;
 pub mod layout;
 mod partition;

@@ -73,24 +73,3 @@ impl ProofShape {
         self.a == self.variables()
     }
 }
-
-/// For each variable its index in the A query, or `NO_BASE`.
-pub(super) fn a_indices(assignment: &Assignment) -> Vec<u32> {
-    let inputs = assignment.instance.len();
-    let mut indices: Vec<u32> = (0..inputs as u32).collect();
-    indices.resize(inputs + assignment.witness.len(), NO_BASE);
-    for (rank, variable) in assignment.a_witness_density.iter().enumerate() {
-        if let Some(index) = indices.get_mut(inputs + variable) {
-            *index = (inputs + rank) as u32;
-        }
-    }
-    indices
-}
-
-/// The variables that occur in B, in the order of the B queries.
-pub(super) fn b_variables(assignment: &Assignment) -> Vec<u32> {
-    let inputs = assignment.instance.len();
-    let of_inputs = assignment.b_input_density.iter().map(|i| i as u32);
-    let of_witness = assignment.b_witness_density.iter().map(|i| (inputs + i) as u32);
-    of_inputs.chain(of_witness).collect()
-}

@@ -139,6 +139,16 @@ impl Seat<'_> {
         })
     }
 
+    /// Whether nobody computes, or this partition does, and no older one is to compute before it.
+    pub fn may_compute(&self, token: &mut LockToken) -> bool {
+        let found = self.runtime.look(token, |state| {
+            let admission = state.core.admission_of(self.device)?;
+            let is_free = admission.computing().is_none_or(|by| by == self.ticket);
+            (is_free && admission.older(self.ticket).0 == 0).then_some(())
+        });
+        found.is_some()
+    }
+
     /// Asks which buffers of the prestage have a place now; perhaps none.
     ///
     /// # Errors

@@ -94,7 +94,7 @@ fn wiping_goes_on_after_a_failure_and_tells_the_first() {
 
 /// A ring whose bytes are in all of these.
 fn owned(buffers: Vec<Box<dyn Staging>>) -> StagingRing {
-    let free = buffers.into_iter().map(|buffer| Slot { buffer, owner: 7 }).collect();
+    let free = buffers.into_iter().map(|buffer| Slot { buffer, owner: 7, used: 256 }).collect();
     let pool = StagingPool {
         shared: Mutex::new(Shared { free, ..Shared::default() }),
         returned: Condvar::new(),
@@ -177,6 +177,28 @@ fn uploads_in_pieces_come_back_whole() {
         ring.wipe().unwrap();
         assert_eq!(states(&ring), vec![true; slots]);
     }
+}
+
+/// Who fills the start of a slot that another ring filled whole wipes all of it.
+#[test]
+fn what_another_ring_left_is_wiped_too() {
+    let Setup { device, stream, view } = setup(512);
+    let pool = Arc::new(StagingPool::new(&*device, 2, 256, SOON).unwrap());
+    let fill = |ring: &mut StagingRing, len_bytes| {
+        let target = view.slice(0, len_bytes).unwrap();
+        ring.upload(&*device, stream, target, 1, |_, bytes| {
+            bytes.fill(SECRET);
+            Ok::<_, Error>(())
+        })
+    };
+    let (mut first, mut second) = (pool.ring(), pool.ring());
+    fill(&mut first, 512).unwrap();
+    fill(&mut second, 16).unwrap();
+    assert_eq!(states(&second), [false, false]);
+    second.wipe().unwrap();
+    assert_eq!(states(&second).iter().filter(|wiped| **wiped).count(), 1);
+    drop(first);
+    assert_eq!(states(&second), [true, true]);
 }
 
 /// The younger of two rings waits for the older one's upload, and never the other way round.

@@ -115,7 +115,7 @@ pub(super) struct Partition<'a> {
     /// Where each word of [`layout::STATUS`] belongs: a query and its first base.
     statuses: Vec<(Query, usize)>,
     /// What of the stage that comes next, or runs, was sent.
-    sent: Sent,
+    sent: Sent<'a>,
     /// What of the prestage is uploaded.
     staged: Vec<&'static str>,
     /// Queries on the device, those that the layout does not stream.
@@ -167,17 +167,17 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// Enqueues one stage, or does it, if it is [`Stage::Prestage`]. Stages come in the order of
+    /// Enqueues one stage, and uploads what it needs that is not there. Stages come in the order of
     /// [`Stage::ALL`], each after its [`Self::send_ahead`]; the last is [`Self::drain`].
     pub fn run(
         &mut self,
         stage: Stage,
         staging: &mut StagingRing,
-        wait: &mut DeviceWait<'_>,
+        _wait: &mut DeviceWait<'_>,
     ) -> StageResult {
         self.stage = stage;
         match stage {
-            Stage::Prestage => self.prestage(staging, wait)?,
+            Stage::Prestage => self.prestage(staging)?,
             Stage::Quotient => self.quotient(staging)?,
             Stage::H | Stage::La | Stage::B => self.msms(stage, staging)?,
             Stage::Drain => {}
@@ -240,20 +240,25 @@ impl<'a> Partition<'a> {
         use Order::{BitReversed, Natural};
         let [a, b] = [self.fr(layout::A)?, self.fr(layout::B)?];
         let workspace = self.view(layout::NTT_WORKSPACE)?;
+        let layout = self.layout;
         let ntt = |data, direction, coset, orders| {
-            Ntt::new(&self.layout.ntt, data, direction, coset, orders, workspace).map(Op::Ntt)
+            Ntt::new(&layout.ntt, data, direction, coset, orders, workspace).map(Op::Ntt)
         };
-        let to_coset = |data| -> StageResult {
-            self.lane.run(ntt(data, Direction::Inverse, false, (Natural, BitReversed))?)?;
-            Ok(self.lane.run(ntt(data, Direction::Forward, true, (BitReversed, Natural))?)?)
+        let to_coset = |own: &Self, data| -> StageResult {
+            own.lane.run(ntt(data, Direction::Inverse, false, (Natural, BitReversed))?)?;
+            Ok(own.lane.run(ntt(data, Direction::Forward, true, (BitReversed, Natural))?)?)
         };
-        to_coset(a)?;
-        to_coset(b)?;
+        // Each as soon as it is there, while the next goes up.
+        self.stage_buffer(layout::A, staging)?;
+        to_coset(self, a)?;
+        self.stage_buffer(layout::B, staging)?;
+        to_coset(self, b)?;
         let factor = inverse_of_z(self.layout.shape.lg_domain);
         match self.layout.variant.ntt_buffers {
             NttBuffers::Three => {
                 let c = self.fr(layout::C)?;
-                to_coset(c)?;
+                self.stage_buffer(layout::C, staging)?;
+                to_coset(self, c)?;
                 self.lane.run(Op::Vector(Vector::mul_sub_scale(a, b, c, factor, a)?))?;
             }
             NttBuffers::Two => {
@@ -261,7 +266,7 @@ impl<'a> Partition<'a> {
                 self.copy_after_compute()?;
                 self.put_evaluations(staging, layout::B, &self.inputs.assignment.c)?;
                 self.lane.compute_after_copy()?;
-                to_coset(b)?;
+                to_coset(self, b)?;
                 self.lane.run(Op::Vector(Vector::sub(a, b, a)?))?;
                 self.lane.run(Op::Vector(Vector::scale(a, factor, a)?))?;
             }

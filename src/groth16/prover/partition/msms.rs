@@ -1,6 +1,5 @@
 //! The MSMs of a stage, with bases that stay on the device or come chunk by chunk.
 
-use twinlock_api::layout::NO_BASE;
 use twinlock_api::op::{BaseOf, Digits, Fill, Gather, MsmAccumulate, MsmReduce};
 use twinlock_api::{IndexView, Op, PointView};
 
@@ -23,6 +22,9 @@ impl Partition<'_> {
         let Some(group) = self.layout.groups.iter().find(|group| group.stage == stage) else {
             return Ok(());
         };
+        if stage == Stage::La {
+            self.stage_assignment(staging)?;
+        }
         if !self.sent.is_for(stage) {
             if stage == Stage::La && self.layout.variant.assignment == AssignmentUpload::Late {
                 // Its place is work memory, whose last user may still run.
@@ -95,17 +97,12 @@ impl Partition<'_> {
                 Ok(Wanted { first, len, base_of: BaseOf::indexed(indices, 0) })
             }
             Query::A if !self.layout.shape.a_is_dense() => {
-                let map = self.sent.a_map.get(first..first + len).unwrap_or_default();
-                // Indices ascend, so a chunk's bases are contiguous.
-                let mut used = map.iter().copied().filter(|index| *index != NO_BASE);
-                let (lowest, count) = match used.next() {
-                    Some(lowest) => (lowest, used.next_back().unwrap_or(lowest) - lowest + 1),
-                    None => (0, 0),
-                };
+                let bases =
+                    self.sent.a_indices.as_ref().map_or(0..0, |map| map.bases(first..first + len));
                 let indices = IndexView::new(self.view(layout::A_INDICES)?)?;
                 let indices = indices.slice(first as u64, len as u64)?;
-                let base_of = BaseOf::indexed(indices, lowest);
-                Ok(Wanted { first: lowest as usize, len: count as usize, base_of })
+                let base_of = BaseOf::indexed(indices, bases.start as u32);
+                Ok(Wanted { first: bases.start, len: bases.len(), base_of })
             }
             _ => Ok(Wanted { first, len, base_of: BaseOf::same() }),
         }

@@ -18,54 +18,62 @@ impl Partition<'_> {
 
     /// Whether all of the prestage is uploaded.
     pub fn is_staged(&self) -> bool {
-        self.missing().is_none()
+        self.left().next().is_none()
     }
 
-    /// A buffer of the prestage that was not uploaded.
-    fn missing(&self) -> Option<&'static str> {
-        let mut needed =
-            self.layout.buffers.iter().filter(|buffer| buffer.first == Stage::Prestage);
-        let missing = needed.find(|buffer| !self.staged.contains(&buffer.name));
-        missing.map(|buffer| buffer.name)
-    }
-
-    /// Buffers of the prestage that have a place and were not uploaded.
-    fn to_stage(&self) -> impl Iterator<Item = &'static str> + '_ {
+    /// Buffers of the prestage that were not uploaded.
+    fn left(&self) -> impl Iterator<Item = (&'static str, bool)> + '_ {
         let buffers = self.layout.buffers.iter().zip(&self.memory.placed);
-        let placed =
-            buffers.filter(|(buffer, place)| buffer.first == Stage::Prestage && place.is_some());
-        let names = placed.map(|(buffer, _)| buffer.name);
-        names.filter(|name| self.is_uploaded(name) && !self.staged.contains(name))
+        let left = buffers.filter(|(buffer, _)| {
+            buffer.first == Stage::Prestage && !self.staged.contains(&buffer.name)
+        });
+        left.map(|(buffer, place)| (buffer.name, place.is_some()))
     }
 
-    fn is_uploaded(&self, name: &str) -> bool {
-        [layout::ASSIGNMENT, layout::A, layout::B, layout::C, layout::STATUS].contains(&name)
+    /// Those of them that have a place, in the order in which they are needed.
+    fn to_stage(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let order = [layout::STATUS, layout::A, layout::B, layout::C, layout::ASSIGNMENT];
+        order.into_iter().filter(|name| self.left().any(|left| left == (*name, true)))
     }
 
-    /// Uploads what of the prestage has a place and was not uploaded before. May wait for slots.
-    pub fn prestage_placed(
+    /// Uploads what of the prestage has a place, was not uploaded and is needed first. May wait for
+    /// slots.
+    pub fn prestage_next(
         &mut self,
         staging: &mut StagingRing,
         _wait: &mut DeviceWait<'_>,
     ) -> StageResult {
-        let names: Vec<_> = self.to_stage().collect();
-        for name in names {
-            self.upload(name, staging)?;
-            self.staged.push(name);
+        let next = self.to_stage().next();
+        next.map_or(Ok(()), |name| self.stage_buffer(name, staging))
+    }
+
+    /// Sees to it that all of the prestage has a place. What is not uploaded goes up as stages need
+    /// it: a device that has nothing else to do starts with what is there.
+    pub(super) fn prestage(&mut self, staging: &mut StagingRing) -> StageResult {
+        if let Some((name, _)) = self.left().find(|(_, is_placed)| !is_placed) {
+            return Err(DeviceError::invalid(format!("{name} has no place to go to")).into());
         }
+        self.stage_buffer(layout::STATUS, staging)
+    }
+
+    /// Uploads a buffer of the prestage, unless it was or there is none of that name; later
+    /// arithmetic waits for it.
+    pub(super) fn stage_buffer(
+        &mut self,
+        name: &'static str,
+        staging: &mut StagingRing,
+    ) -> StageResult {
+        if self.left().all(|(left, _)| left != name) {
+            return Ok(());
+        }
+        self.upload(name, staging)?;
+        self.staged.push(name);
         Ok(self.lane.compute_after_copy()?)
     }
 
-    pub(super) fn prestage(
-        &mut self,
-        staging: &mut StagingRing,
-        wait: &mut DeviceWait<'_>,
-    ) -> StageResult {
-        self.prestage_placed(staging, wait)?;
-        match self.missing() {
-            Some(name) => Err(DeviceError::invalid(format!("{name} has no place to go to")).into()),
-            None => Ok(()),
-        }
+    /// [`Self::stage_buffer`] of the assignment, where that is one of the prestage's.
+    pub(super) fn stage_assignment(&mut self, staging: &mut StagingRing) -> StageResult {
+        self.stage_buffer(layout::ASSIGNMENT, staging)
     }
 
     fn upload(&mut self, name: &'static str, staging: &mut StagingRing) -> StageResult {

@@ -3,23 +3,23 @@
 
 use std::collections::VecDeque;
 
-use twinlock_api::{Event, IndexView, PointView};
+use twinlock_api::{Event, IndexView, PointView, View};
 
 use super::msms::Wanted;
-use super::{Partition, StageResult};
+use super::{Partition, StageError, StageResult};
 use crate::groth16::prover::bases::load_points;
+use crate::groth16::prover::index_maps::{AIndices, BVariables};
 use crate::groth16::prover::layout::{self, MsmGroup, MsmQuery, Stage};
-use crate::groth16::prover::shape::{a_indices, b_variables};
 use crate::groth16::prover::variant::AssignmentUpload;
 use crate::scheduler::locks::DeviceWait;
 use crate::scheduler::staging::StagingRing;
 
 /// What was sent for one stage.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct Sent<'a> {
     stage: Option<Stage>,
-    /// The host's copy of the A query's index map.
-    pub a_map: Vec<u32>,
+    /// Where the A query's index map comes from.
+    pub a_indices: Option<AIndices<'a>>,
     /// Behind the index maps and the late assignment.
     maps: Option<Event>,
     /// Pieces of bases that no arithmetic was enqueued for, in the order in which it will be.
@@ -30,7 +30,7 @@ pub(super) struct Sent {
     last_use: [Option<Event>; 2],
 }
 
-impl Sent {
+impl Sent<'_> {
     pub fn is_for(&self, stage: Stage) -> bool {
         self.stage == Some(stage)
     }
@@ -47,13 +47,17 @@ struct Piece {
 impl Partition<'_> {
     /// Sends what `stage` will need, as far as its buffers hold it, while the stage before it runs.
     /// The host has seen every stage before that one end, so that what died in them may be
-    /// overwritten without a wait on the device. Does nothing where the layout has no room for it.
+    /// overwritten without a wait on the device. Where the layout has no room for it, nothing goes but
+    /// what has had a place since the prestage.
     pub fn send_ahead(
         &mut self,
         stage: Stage,
         staging: &mut StagingRing,
         _wait: &mut DeviceWait<'_>,
     ) -> StageResult {
+        if stage == Stage::La {
+            self.stage_assignment(staging)?;
+        }
         let group = self.layout.groups.iter().find(|group| group.stage == stage);
         let Some(group) = group.filter(|_| self.layout.variant.ahead) else { return Ok(()) };
         self.send_maps(group, staging)?;
@@ -82,24 +86,42 @@ impl Partition<'_> {
                     self.put_assignment(staging)?;
                 }
                 if !self.layout.shape.a_is_dense() {
-                    self.sent.a_map = a_indices(assignment);
-                    let map = bytemuck::cast_slice(&self.sent.a_map);
-                    self.put(staging, self.view(layout::A_INDICES)?, map)?;
+                    let indices = AIndices::new(assignment);
+                    let map = self.view(layout::A_INDICES)?;
+                    self.put_indices(staging, map, |first, out| indices.fill(first, out))?;
+                    self.sent.a_indices = Some(indices);
                 }
             }
             Stage::B => {
-                let variables = b_variables(assignment);
+                let variables = BVariables::new(assignment);
                 let map = self.view(layout::B_VARIABLES)?;
-                self.put(staging, map, bytemuck::cast_slice(&variables))?;
+                self.put_indices(staging, map, |first, out| variables.fill(first, out))?;
             }
             _ => {}
         }
         if self.layout.buffer(group.base_map, group.stage).is_some() {
-            let same: Vec<u32> = (0..group.chunk as u32).collect();
-            self.put(staging, self.view(group.base_map)?, bytemuck::cast_slice(&same))?;
+            let map = self.view(group.base_map)?;
+            self.put_indices(staging, map, |first, out| {
+                for (index, out) in (first as u32..).zip(out) {
+                    *out = index.to_le_bytes();
+                }
+            })?;
         }
         self.sent.maps = Some(self.lane.device.record(self.lane.copy)?);
         Ok(())
+    }
+
+    /// Uploads indices over all of `target`: `fill` is given the first one's number.
+    fn put_indices(
+        &self,
+        staging: &mut StagingRing,
+        target: View,
+        fill: impl Fn(usize, &mut [[u8; 4]]) + Sync,
+    ) -> StageResult {
+        staging.upload(&*self.lane.device, self.lane.copy, target, 4, |offset, out| {
+            fill(offset as usize / 4, out.as_chunks_mut().0);
+            Ok::<(), StageError>(())
+        })
     }
 
     /// Makes arithmetic wait for what [`Self::send_maps`] sent.
