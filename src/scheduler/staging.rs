@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,11 @@ use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
 /// What one CPU thread fills at a time.
 const FILL_BYTES: u64 = 256 << 10;
+/// Slots that an upload fills at once, so that no thread waits for the last one of a slot.
+const FILLING: usize = 2;
 const MADE: &str = "making staging buffers";
 const DROPPED: &str = "dropping a staging buffer";
+const SLOT: &str = "waiting for a staging slot";
 const RESULTS: &str = "waiting for results";
 
 /// A fixed number of slots of one size, allocated once and shared by a device's workers. The slot
@@ -34,6 +38,13 @@ struct Shared {
     free: VecDeque<Slot>,
     /// Rings in the middle of an upload.
     uploading: BTreeSet<u64>,
+}
+
+impl Shared {
+    /// Whether there is a slot, and no older ring that uploads.
+    fn has_slot_for(&self, ring: u64) -> bool {
+        !self.free.is_empty() && self.uploading.first().is_none_or(|first| *first >= ring)
+    }
 }
 
 struct Slot {
@@ -101,20 +112,29 @@ impl StagingPool {
     /// Waits for a slot, and for older rings to end their uploads; the slot's copy may still run.
     /// Slots are held while they are filled only, so one comes back soon.
     fn take(&self, ring: u64) -> Result<TakenSlot<'_>> {
-        outside_mem("waiting for a staging slot");
-        let waits = |shared: &mut Shared| {
-            shared.free.is_empty() || shared.uploading.first().is_some_and(|first| *first < ring)
-        };
+        outside_mem(SLOT);
         let shared = self.lock();
         let (mut shared, wait) = (self.returned)
-            .wait_timeout_while(shared, self.timeout, waits)
+            .wait_timeout_while(shared, self.timeout, |shared| !shared.has_slot_for(ring))
             .unwrap_or_else(PoisonError::into_inner);
         let slot = if wait.timed_out() { None } else { shared.free.pop_front() };
         let slot = slot.ok_or_else(|| Error::Timeout {
             what: "a staging slot".into(),
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
         })?;
-        Ok(TakenSlot { pool: self, slot: Some(slot) })
+        Ok(self.taken(slot))
+    }
+
+    /// The same, if there is nothing to wait for.
+    fn take_free(&self, ring: u64) -> Option<TakenSlot<'_>> {
+        outside_mem(SLOT);
+        let mut shared = self.lock();
+        let slot = if shared.has_slot_for(ring) { shared.free.pop_front() } else { None };
+        slot.map(|slot| self.taken(slot))
+    }
+
+    fn taken(&self, slot: Slot) -> TakenSlot<'_> {
+        TakenSlot { pool: self, slot: Some(slot), len: 0 }
     }
 
     fn put_back(&self, slots: impl IntoIterator<Item = Slot>) {
@@ -125,7 +145,7 @@ impl StagingPool {
     fn take_of(&self, owner: u64) -> Option<TakenSlot<'_>> {
         let mut shared = self.lock();
         let at = shared.free.iter().position(|slot| slot.owner == owner)?;
-        Some(TakenSlot { pool: self, slot: shared.free.remove(at) })
+        shared.free.remove(at).map(|slot| self.taken(slot))
     }
 }
 
@@ -146,6 +166,30 @@ impl Drop for Uploading<'_> {
 struct TakenSlot<'a> {
     pool: &'a StagingPool,
     slot: Option<Slot>,
+    /// Bytes of it that are on their way.
+    len: usize,
+}
+
+/// What comes back from who filled a slot.
+type Filled<'a, E> = Result<TakenSlot<'a>, E>;
+
+impl TakenSlot<'_> {
+    /// What is to be filled.
+    fn bytes(&mut self) -> Result<&mut [u8]> {
+        let (len, timeout) = (self.len, self.pool.timeout);
+        let slot = self.slot.as_mut().ok_or_else(Self::gone)?;
+        slot.buffer.host(timeout)?.get_mut(..len).ok_or_else(Self::gone)
+    }
+
+    /// Copies what was filled over `target`.
+    fn send(mut self, device: &dyn Device, stream: Stream, target: View) -> Result<()> {
+        let slot = self.slot.as_mut().ok_or_else(Self::gone)?;
+        device.upload(stream, slot.buffer.as_mut(), 0, target)
+    }
+
+    fn gone() -> Error {
+        Error::invalid("a staging slot went away")
+    }
 }
 
 impl Drop for TakenSlot<'_> {
@@ -202,34 +246,77 @@ impl StagingRing {
             ))
             .into());
         }
+        if target.len_bytes() == 0 {
+            return Ok(());
+        }
         let _turn = self.pool.begin_upload(self.id);
-        let mut offset = 0;
-        while offset < target.len_bytes() {
-            let len = piece_bytes.min(target.len_bytes() - offset);
-            let mut taken = self.pool.take(self.id)?;
-            let Some(slot) = taken.slot.as_mut() else { break };
-            if slot.owner != self.id && slot.buffer.host(self.pool.timeout).is_err() {
+        let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes);
+        if target.len_bytes() <= part_bytes.min(piece_bytes) {
+            // Not worth another thread.
+            let mut slot = self.writable(self.pool.take(self.id)?, target.len_bytes() as usize)?;
+            fill(0, slot.bytes()?)?;
+            return Ok(slot.send(device, stream, target)?);
+        }
+        let fill = |offset, bytes: &mut [u8]| -> Result<(), E> {
+            let parts = bytes.par_chunks_mut(part_bytes as usize).enumerate();
+            parts.try_for_each(|(part, bytes)| fill(offset + part as u64 * part_bytes, bytes))
+        };
+        let fill = &fill;
+        rayon::in_place_scope(|scope| {
+            let mut filling: VecDeque<(View, Receiver<Filled<'_, E>>)> = VecDeque::new();
+            let send = |(target, filled): (View, Receiver<Filled<'_, E>>)| -> Result<(), E> {
+                let gone = |_| Error::invalid("a staging slot was not filled to its end");
+                Ok(filled.recv().map_err(gone)??.send(device, stream, target)?)
+            };
+            for offset in (0..target.len_bytes()).step_by(piece_bytes as usize) {
+                let target = target.slice(offset, piece_bytes.min(target.len_bytes() - offset))?;
+                // Who waits for a slot holds none, or two that share the pool might wait for each other.
+                let taken = loop {
+                    if filling.len() < FILLING
+                        && let Some(taken) = self.pool.take_free(self.id)
+                    {
+                        break taken;
+                    }
+                    match filling.pop_front() {
+                        Some(oldest) => send(oldest)?,
+                        None => break self.pool.take(self.id)?,
+                    }
+                };
+                let mut slot = self.writable(taken, target.len_bytes() as usize)?;
+                let (done, filled) = sync_channel(1);
+                filling.push_back((target, filled));
+                let fill = move || {
+                    let outcome = slot.bytes().map_err(E::from);
+                    let outcome = outcome.and_then(|bytes| fill(offset, bytes));
+                    // Nobody waits for it where one before it failed.
+                    let _ = done.send(outcome.map(|()| slot));
+                };
+                // One of the threads that would fill it may not wait for them.
+                match rayon::current_thread_index() {
+                    None => scope.spawn(move |_| fill()),
+                    Some(_) => fill(),
+                }
+            }
+            filling.into_iter().try_for_each(send)
+        })
+    }
+
+    /// Makes a slot ready for so many bytes: no copy reads it any more.
+    fn writable<'p>(&self, mut taken: TakenSlot<'p>, len: usize) -> Result<TakenSlot<'p>> {
+        if let Some(slot) = taken.slot.as_mut() {
+            let timeout = self.pool.timeout;
+            if slot.owner != self.id && slot.buffer.host(timeout).is_err() {
                 // Another partition's copy failed; that is told once, and not our concern.
                 tracing::debug!("a staging slot was left by a copy that failed");
             }
-            let host = slot.buffer.host(self.pool.timeout)?;
-            let Some(bytes) = host.get_mut(..len as usize) else {
-                return Err(Error::invalid("a staging slot is shorter than it says").into());
-            };
-            slot.owner = self.id;
-            slot.used = slot.used.max(bytes.len());
-            let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes) as usize;
-            if bytes.len() <= part_bytes {
-                fill(offset, bytes)?;
-            } else {
-                bytes.par_chunks_mut(part_bytes).enumerate().try_for_each(|(part, bytes)| {
-                    fill(offset + (part * part_bytes) as u64, bytes)
-                })?;
+            if slot.buffer.host(timeout)?.len() < len {
+                return Err(Error::invalid("a staging slot is shorter than it says"));
             }
-            device.upload(stream, slot.buffer.as_mut(), 0, target.slice(offset, len)?)?;
-            offset += len;
+            slot.owner = self.id;
+            slot.used = slot.used.max(len);
+            taken.len = len;
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Overwrites every slot that holds this ring's bytes with zeros, once its copies have run:
