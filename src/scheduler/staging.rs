@@ -1,6 +1,6 @@
 //! A bounded pool of staging buffers: some fill while others are in flight.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,14 +36,14 @@ pub struct StagingPool {
 #[derive(Default)]
 struct Shared {
     free: VecDeque<Slot>,
-    /// Rings in the middle of an upload.
-    uploading: BTreeSet<u64>,
+    /// Rings in the middle of an upload, or of several that are one to others; how many turns each has.
+    uploading: BTreeMap<u64, usize>,
 }
 
 impl Shared {
     /// Whether there is a slot, and no older ring that uploads.
     fn has_slot_for(&self, ring: u64) -> bool {
-        !self.free.is_empty() && self.uploading.first().is_none_or(|first| *first >= ring)
+        !self.free.is_empty() && self.uploading.keys().next().is_none_or(|first| *first >= ring)
     }
 }
 
@@ -104,11 +104,6 @@ impl StagingPool {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin_upload(&self, ring: u64) -> Uploading<'_> {
-        self.lock().uploading.insert(ring);
-        Uploading { pool: self, ring }
-    }
-
     /// Waits for a slot, and for older rings to end their uploads; the slot's copy may still run.
     /// Slots are held while they are filled only, so one comes back soon.
     fn take(&self, ring: u64) -> Result<TakenSlot<'_>> {
@@ -149,15 +144,22 @@ impl StagingPool {
     }
 }
 
-/// An upload's turn; over when dropped.
-struct Uploading<'a> {
-    pool: &'a StagingPool,
+/// A ring's turn to upload, before all younger ones; over when dropped.
+pub struct Uploading {
+    pool: Arc<StagingPool>,
     ring: u64,
 }
 
-impl Drop for Uploading<'_> {
+impl Drop for Uploading {
     fn drop(&mut self) {
-        self.pool.lock().uploading.remove(&self.ring);
+        let mut shared = self.pool.lock();
+        if let Some(turns) = shared.uploading.get_mut(&self.ring) {
+            *turns -= 1;
+            if *turns == 0 {
+                shared.uploading.remove(&self.ring);
+            }
+        }
+        drop(shared);
         self.pool.returned.notify_all();
     }
 }
@@ -223,6 +225,12 @@ impl StagingRing {
         self.pool.slot_bytes
     }
 
+    /// Lets no younger ring come between the uploads that follow.
+    pub fn turn(&self) -> Uploading {
+        *self.pool.lock().uploading.entry(self.id).or_default() += 1;
+        Uploading { pool: self.pool.clone(), ring: self.id }
+    }
+
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
     /// bytes that belong at `offset` of it. Pieces are multiples of `unit_bytes`, but for none
     /// smaller than the slot allows; several CPU threads fill one slot. Waits when every slot is in
@@ -249,7 +257,7 @@ impl StagingRing {
         if target.len_bytes() == 0 {
             return Ok(());
         }
-        let _turn = self.pool.begin_upload(self.id);
+        let _turn = self.turn();
         let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes);
         if target.len_bytes() <= part_bytes.min(piece_bytes) {
             // Not worth another thread.

@@ -234,6 +234,38 @@ fn rings_that_are_short_of_slots_end_their_uploads() {
     }
 }
 
+/// Between the uploads of one turn no younger ring comes, whatever other turn of the same ring ends.
+#[test]
+fn a_turn_lasts_over_several_uploads() {
+    let Setup { device, stream, view } = setup(1024);
+    let pool = Arc::new(StagingPool::new(&*device, 2, 256, SOON).unwrap());
+    let (mut older, mut younger) = (pool.ring(), pool.ring());
+    let (begin, begun) = std::sync::mpsc::channel();
+    let log = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let (device, log) = (&*device, &log);
+        let note = move |who, bytes: &mut [u8]| {
+            bytes.fill(0);
+            log.lock().unwrap().push(who);
+            Ok::<_, Error>(())
+        };
+        scope.spawn(move || {
+            begun.recv().unwrap();
+            younger.upload(device, stream, view, 1, |_, bytes| note("younger", bytes)).unwrap();
+        });
+        let turn = older.turn();
+        begin.send(()).unwrap();
+        for _ in 0..50 {
+            older.upload(device, stream, view, 1, |_, bytes| note("older", bytes)).unwrap();
+            std::thread::yield_now();
+        }
+        drop(turn);
+    });
+    let log = log.into_inner().unwrap();
+    assert_eq!(log, [["older"; 200].as_slice(), &["younger"; 4]].concat());
+    assert!(pool.lock().uploading.is_empty());
+}
+
 /// From the one thread of a pool, whose own work the upload would wait for.
 #[test]
 fn a_thread_of_the_pool_uploads_by_itself() {

@@ -248,7 +248,8 @@ impl<'a> Partition<'a> {
             own.lane.run(ntt(data, Direction::Inverse, false, (Natural, BitReversed))?)?;
             Ok(own.lane.run(ntt(data, Direction::Forward, true, (BitReversed, Natural))?)?)
         };
-        // Each as soon as it is there, while the next goes up.
+        // Each as soon as it is there, while the next goes up. The device waits for them.
+        let turn = (!self.is_staged()).then(|| staging.turn());
         self.stage_buffer(layout::A, staging)?;
         to_coset(self, a)?;
         self.stage_buffer(layout::B, staging)?;
@@ -258,10 +259,12 @@ impl<'a> Partition<'a> {
             NttBuffers::Three => {
                 let c = self.fr(layout::C)?;
                 self.stage_buffer(layout::C, staging)?;
+                drop(turn);
                 to_coset(self, c)?;
                 self.lane.run(Op::Vector(Vector::mul_sub_scale(a, b, c, factor, a)?))?;
             }
             NttBuffers::Two => {
+                drop(turn);
                 self.lane.run(Op::Vector(Vector::mul(a, b, a)?))?;
                 self.copy_after_compute()?;
                 self.put_evaluations(staging, layout::B, &self.inputs.assignment.c)?;
