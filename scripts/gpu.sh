@@ -408,13 +408,13 @@ pair() {
     local keys=${KEYS:-/tmp}
     in_time "$twinlock" devices
     key 22
-    for round in 1 2; do
+    for round in 1 2 3; do
         for cards in 1 2; do
             local devices=cuda:0
             [ "$cards" = 1 ] || devices=cuda:0,cuda:1
             watched "job-$round-on-$cards" "$twinlock" prove mix --lg 22 --params "$keys/mix22" \
                 --partitions "${PARTITIONS:-8}" --device "$devices" --synthesize-first \
-                --timeline "$out/timeline-$cards.json"
+                --timeline "$out/timeline-$round-on-$cards.json"
         done
     done
     watched unequal "$twinlock" prove mix --lg 22 --params "$keys/mix22" --partitions 12 \
