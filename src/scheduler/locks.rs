@@ -263,7 +263,7 @@ mod tests {
 
         let (pool, noticed) = noticed_under_mem(|| StagingPool::new(&*device, 2, 256, SOON));
         assert_eq!(noticed, ["making staging buffers"]);
-        let mut ring = Arc::new(pool.unwrap()).ring();
+        let mut ring = Arc::new(pool.unwrap()).ring(0);
         let upload =
             || ring.upload(&*device, stream, view, 4, |_, _| Ok::<(), twinlock_api::Error>(()));
         let (sent, noticed) = noticed_under_mem(upload);

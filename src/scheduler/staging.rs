@@ -22,8 +22,8 @@ const SLOT: &str = "waiting for a staging slot";
 const RESULTS: &str = "waiting for results";
 
 /// A fixed number of slots of one size, allocated once and shared by a device's workers. The slot
-/// that came back first goes out first, so that its copy is the likeliest to have run. The oldest
-/// ring that uploads has the link to itself: two that share it both come late.
+/// that came back first goes out first, so that its copy is the likeliest to have run. The first ring
+/// in order that uploads has the link to itself: two that share it both come late.
 pub struct StagingPool {
     shared: Mutex<Shared>,
     /// A slot or an upload's turn came back.
@@ -37,13 +37,20 @@ pub struct StagingPool {
 struct Shared {
     free: VecDeque<Slot>,
     /// Rings in the middle of an upload, or of several that are one to others; how many turns each has.
-    uploading: BTreeMap<u64, usize>,
+    uploading: BTreeMap<Place, usize>,
+}
+
+/// A ring's place in the order, and its own number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    order: u64,
+    ring: u64,
 }
 
 impl Shared {
-    /// Whether there is a slot, and no older ring that uploads.
-    fn has_slot_for(&self, ring: u64) -> bool {
-        !self.free.is_empty() && self.uploading.keys().next().is_none_or(|first| *first >= ring)
+    /// Whether there is a slot, and no ring before this one that uploads.
+    fn has_slot_for(&self, place: Place) -> bool {
+        !self.free.is_empty() && self.uploading.keys().next().is_none_or(|first| *first >= place)
     }
 }
 
@@ -93,10 +100,10 @@ impl StagingPool {
         })
     }
 
-    /// Slots for one partition, as it needs them.
-    pub fn ring(self: &Arc<Self>) -> StagingRing {
-        let id = self.rings.fetch_add(1, Ordering::Relaxed);
-        StagingRing { pool: self.clone(), id }
+    /// Slots for one partition, as it needs them; those of a lower `order` upload before it.
+    pub fn ring(self: &Arc<Self>, order: u64) -> StagingRing {
+        let ring = self.rings.fetch_add(1, Ordering::Relaxed);
+        StagingRing { pool: self.clone(), place: Place { order, ring } }
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -104,13 +111,13 @@ impl StagingPool {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a slot, and for older rings to end their uploads; the slot's copy may still run.
+    /// Waits for a slot, and for rings before this one to end their uploads; the slot's copy may still run.
     /// Slots are held while they are filled only, so one comes back soon.
-    fn take(&self, ring: u64) -> Result<TakenSlot<'_>> {
+    fn take(&self, place: Place) -> Result<TakenSlot<'_>> {
         outside_mem(SLOT);
         let shared = self.lock();
         let (mut shared, wait) = (self.returned)
-            .wait_timeout_while(shared, self.timeout, |shared| !shared.has_slot_for(ring))
+            .wait_timeout_while(shared, self.timeout, |shared| !shared.has_slot_for(place))
             .unwrap_or_else(PoisonError::into_inner);
         let slot = if wait.timed_out() { None } else { shared.free.pop_front() };
         let slot = slot.ok_or_else(|| Error::Timeout {
@@ -121,10 +128,10 @@ impl StagingPool {
     }
 
     /// The same, if there is nothing to wait for.
-    fn take_free(&self, ring: u64) -> Option<TakenSlot<'_>> {
+    fn take_free(&self, place: Place) -> Option<TakenSlot<'_>> {
         outside_mem(SLOT);
         let mut shared = self.lock();
-        let slot = if shared.has_slot_for(ring) { shared.free.pop_front() } else { None };
+        let slot = if shared.has_slot_for(place) { shared.free.pop_front() } else { None };
         slot.map(|slot| self.taken(slot))
     }
 
@@ -144,19 +151,19 @@ impl StagingPool {
     }
 }
 
-/// A ring's turn to upload, before all younger ones; over when dropped.
+/// A ring's turn to upload, before all that come after it in order; over when dropped.
 pub struct Uploading {
     pool: Arc<StagingPool>,
-    ring: u64,
+    place: Place,
 }
 
 impl Drop for Uploading {
     fn drop(&mut self) {
         let mut shared = self.pool.lock();
-        if let Some(turns) = shared.uploading.get_mut(&self.ring) {
+        if let Some(turns) = shared.uploading.get_mut(&self.place) {
             *turns -= 1;
             if *turns == 0 {
-                shared.uploading.remove(&self.ring);
+                shared.uploading.remove(&self.place);
             }
         }
         drop(shared);
@@ -203,7 +210,7 @@ impl Drop for TakenSlot<'_> {
 /// One partition's use of a [`StagingPool`].
 pub struct StagingRing {
     pool: Arc<StagingPool>,
-    id: u64,
+    place: Place,
 }
 
 impl StagingRing {
@@ -217,7 +224,7 @@ impl StagingRing {
         slot_bytes: u64,
         timeout: Duration,
     ) -> Result<Self> {
-        Ok(Arc::new(StagingPool::new(device, slots, slot_bytes, timeout)?).ring())
+        Ok(Arc::new(StagingPool::new(device, slots, slot_bytes, timeout)?).ring(0))
     }
 
     /// Size of a slot in bytes.
@@ -225,16 +232,16 @@ impl StagingRing {
         self.pool.slot_bytes
     }
 
-    /// Lets no younger ring come between the uploads that follow.
+    /// Lets no ring that comes after this one in order upload between the uploads that follow.
     pub fn turn(&self) -> Uploading {
-        *self.pool.lock().uploading.entry(self.id).or_default() += 1;
-        Uploading { pool: self.pool.clone(), ring: self.id }
+        *self.pool.lock().uploading.entry(self.place).or_default() += 1;
+        Uploading { pool: self.pool.clone(), place: self.place }
     }
 
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
     /// bytes that belong at `offset` of it. Pieces are multiples of `unit_bytes`, but for none
     /// smaller than the slot allows; several CPU threads fill one slot. Waits when every slot is in
-    /// flight or an older ring uploads.
+    /// flight or a ring before it uploads.
     ///
     /// # Errors
     /// What `fill` or the device answers.
@@ -261,7 +268,8 @@ impl StagingRing {
         let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes);
         if target.len_bytes() <= part_bytes.min(piece_bytes) {
             // Not worth another thread.
-            let mut slot = self.writable(self.pool.take(self.id)?, target.len_bytes() as usize)?;
+            let mut slot =
+                self.writable(self.pool.take(self.place)?, target.len_bytes() as usize)?;
             fill(0, slot.bytes()?)?;
             return Ok(slot.send(device, stream, target)?);
         }
@@ -281,13 +289,13 @@ impl StagingRing {
                 // Who waits for a slot holds none, or two that share the pool might wait for each other.
                 let taken = loop {
                     if filling.len() < FILLING
-                        && let Some(taken) = self.pool.take_free(self.id)
+                        && let Some(taken) = self.pool.take_free(self.place)
                     {
                         break taken;
                     }
                     match filling.pop_front() {
                         Some(oldest) => send(oldest)?,
-                        None => break self.pool.take(self.id)?,
+                        None => break self.pool.take(self.place)?,
                     }
                 };
                 let mut slot = self.writable(taken, target.len_bytes() as usize)?;
@@ -313,14 +321,14 @@ impl StagingRing {
     fn writable<'p>(&self, mut taken: TakenSlot<'p>, len: usize) -> Result<TakenSlot<'p>> {
         if let Some(slot) = taken.slot.as_mut() {
             let timeout = self.pool.timeout;
-            if slot.owner != self.id && slot.buffer.host(timeout).is_err() {
+            if slot.owner != self.place.ring && slot.buffer.host(timeout).is_err() {
                 // Another partition's copy failed; that is told once, and not our concern.
                 tracing::debug!("a staging slot was left by a copy that failed");
             }
             if slot.buffer.host(timeout)?.len() < len {
                 return Err(Error::invalid("a staging slot is shorter than it says"));
             }
-            slot.owner = self.id;
+            slot.owner = self.place.ring;
             slot.used = slot.used.max(len);
             taken.len = len;
         }
@@ -338,7 +346,7 @@ impl StagingRing {
         let start = Instant::now();
         let mut outcome = Ok(());
         let mut left_over = Vec::new();
-        while let Some(mut taken) = self.pool.take_of(self.id) {
+        while let Some(mut taken) = self.pool.take_of(self.place.ring) {
             let Some(mut slot) = taken.slot.take() else { break };
             let left = self.pool.timeout.saturating_sub(start.elapsed());
             let wiped = wipe(slot.buffer.as_mut(), slot.used, left);

@@ -72,7 +72,7 @@ pub(super) fn compute(
     let streamed = queries.filter(|query| query.streamed).map(|query| query.query.name()).collect();
     seat.tell(Life::Planned { streamed });
     // Before the partition, so that they are wiped after its copies have ended.
-    let mut staging = post.open.staging.ring();
+    let mut staging = post.open.staging.ring(seat.ticket().0);
     let outcome = run(&post, seat, inputs, &plan, &mut staging, token);
     let wiped = staging.wipe();
     // A stuck device is known as such only now, when the partition is gone. Of a cancelled partition
@@ -237,7 +237,7 @@ pub(super) fn load(
     let plan = admit(&post, seat, (shape, prover.stays(key)), Plan::residents_only, token)?;
     let pools = post.pools()?;
     let (_, residents) = seat.reserve(token)?;
-    let mut staging = post.open.staging.ring();
+    let mut staging = post.open.staging.ring(seat.ticket().0);
     let places = (&plan.layout, &*pools, &residents[..]);
     bring(&post, seat, key.source, places, &mut staging, token, |_, _| ())?;
     staging.wipe().map_err(|error| post.refused(error))?;

@@ -102,7 +102,7 @@ fn owned(buffers: Vec<Box<dyn Staging>>) -> StagingRing {
         timeout: SOON,
         rings: AtomicU64::new(8),
     };
-    StagingRing { pool: Arc::new(pool), id: 7 }
+    StagingRing { pool: Arc::new(pool), place: Place { order: 0, ring: 7 } }
 }
 
 /// Whether each slot is wiped, in order.
@@ -191,7 +191,7 @@ fn what_another_ring_left_is_wiped_too() {
             Ok::<_, Error>(())
         })
     };
-    let (mut first, mut second) = (pool.ring(), pool.ring());
+    let (mut first, mut second) = (pool.ring(1), pool.ring(2));
     fill(&mut first, 512).unwrap();
     fill(&mut second, 16).unwrap();
     assert_eq!(states(&second), [false, false]);
@@ -211,7 +211,7 @@ fn rings_that_are_short_of_slots_end_their_uploads() {
         let pool = Arc::new(pool.unwrap());
         std::thread::scope(|scope| {
             for number in 0..4 {
-                let (device, mut ring) = (&device, pool.ring());
+                let (device, mut ring) = (&device, pool.ring(number));
                 scope.spawn(move || {
                     let stream = device.create_stream("test").unwrap();
                     let target = view.slice(number * LEN, LEN).unwrap();
@@ -239,7 +239,7 @@ fn rings_that_are_short_of_slots_end_their_uploads() {
 fn a_turn_lasts_over_several_uploads() {
     let Setup { device, stream, view } = setup(1024);
     let pool = Arc::new(StagingPool::new(&*device, 2, 256, SOON).unwrap());
-    let (mut older, mut younger) = (pool.ring(), pool.ring());
+    let (mut younger, mut older) = (pool.ring(2), pool.ring(1));
     let (begin, begun) = std::sync::mpsc::channel();
     let log = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -290,7 +290,8 @@ fn a_thread_of_the_pool_uploads_by_itself() {
 fn the_oldest_upload_has_the_link() {
     let Setup { device, stream, view } = setup(4096);
     let pool = Arc::new(StagingPool::new(&*device, 3, 256, SOON).unwrap());
-    let (mut older, mut younger) = (pool.ring(), pool.ring());
+    // The order is that of partitions, whoever is there first.
+    let (mut younger, mut older) = (pool.ring(2), pool.ring(1));
     let (begun, others) = std::sync::mpsc::channel();
     let log = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
