@@ -309,11 +309,18 @@ fn dropped_staging_does_not_wait(open: &dyn Fn() -> Opened) {
     let [held, free] = [stream(&*device), stream(&*device)];
     let [unused, mut used] = [StagingKind::Upload, StagingKind::Download]
         .map(|kind| device.allocate_staging("dropped", kind, 1 << 20).expect("staging"));
+    device.enqueue(free, &Op::Fill(Fill::new(whole(region), 7))).expect("enqueue");
     device.download(free, whole(region), &mut *used, 0).expect("download");
     used.host(SOON).expect("done");
     faults.hold(true).expect("held");
     device.enqueue(held, &Op::Fill(Fill::new(whole(region), 1))).expect("enqueue");
     without_waiting(&*faults, "dropping staging", || drop([unused, used]));
+    // As much can be had again, without what was in it.
+    without_waiting(&*faults, "staging", || {
+        let kind = StagingKind::Download;
+        let mut again = device.allocate_staging("again", kind, 1 << 20).expect("staging");
+        assert!(again.host(SOON).expect("unused").iter().all(|byte| *byte == 0));
+    });
     without_waiting(&*faults, "memory", || device.memory().expect("memory"));
     faults.hold(false).expect("let go");
     fill_and_check(&*device, region);

@@ -2,7 +2,7 @@
 //!
 //! `cuMemFree` waits for all of the card's work, so memory is taken by the calls that map it.
 //! What is freed while work uses it waits in the graveyard for that work only; pinned memory of the host
-//! waits there for all work.
+//! waits there for all work, or for who wants as much.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -143,9 +143,15 @@ impl Pinned {
         // SAFETY: writes one pointer.
         let code = unsafe { sys::cuMemHostAlloc(&raw mut start, size.max(1), flags) };
         check("cuMemHostAlloc", code)?;
-        // SAFETY: so many bytes were allocated there.
-        unsafe { start.cast::<u8>().write_bytes(0, size) };
-        Ok(Self(start))
+        let pinned = Self(start);
+        pinned.zero(size);
+        Ok(pinned)
+    }
+
+    /// Zeroes all of it: so many bytes were asked for, and nothing uses them.
+    fn zero(self, size: usize) {
+        // SAFETY: so many bytes were allocated there, as `new` and who buries it say.
+        unsafe { self.0.cast::<u8>().write_bytes(0, size) };
     }
 
     fn release(self) -> Result<(), Refusal> {
@@ -157,7 +163,14 @@ impl Pinned {
 /// What waits for the work that uses it.
 enum Buried {
     Device(Allocation),
-    Host(Pinned),
+    /// Of so many bytes.
+    Host(Pinned, usize),
+}
+
+impl Grave {
+    fn is_over(&self) -> bool {
+        self.until.iter().all(|event| event.is_complete() == Ok(true))
+    }
 }
 
 struct Grave {
@@ -339,10 +352,34 @@ impl Memory {
         gpu.check_alive()
     }
 
-    /// Frees pinned memory once the copies that use it, and all other work, have run; the context is
-    /// current.
-    pub(crate) fn free_pinned(&self, gpu: &Gpu, pinned: Pinned, until: Vec<Arc<PooledEvent>>) {
-        self.bury(gpu, Buried::Host(pinned), until);
+    /// So many bytes of pinned memory, zeros; the context is current. The driver may wait for all work
+    /// before it gives any, so what was freed and could not go back is taken first: on a card that is
+    /// never idle it would add up, too.
+    pub(crate) fn pinned(&self, size: usize) -> Result<Pinned, Refusal> {
+        let buried = {
+            let mut graves = self.graves();
+            let fits = |grave: &Grave| matches!(grave.buried, Buried::Host(_, of) if of == size);
+            let found = graves.iter().position(|grave| fits(grave) && grave.is_over());
+            found.map(|at| graves.swap_remove(at).buried)
+        };
+        match buried {
+            Some(Buried::Host(pinned, _)) => {
+                pinned.zero(size);
+                Ok(pinned)
+            }
+            _ => Pinned::new(size),
+        }
+    }
+
+    /// Frees pinned memory of so many bytes once the copies that use it, and all other work, have run; the
+    /// context is current.
+    pub(crate) fn free_pinned(
+        &self,
+        gpu: &Gpu,
+        (pinned, size): (Pinned, usize),
+        until: Vec<Arc<PooledEvent>>,
+    ) {
+        self.bury(gpu, Buried::Host(pinned, size), until);
     }
 
     fn buried_on_the_device(&self) -> usize {
@@ -365,7 +402,7 @@ impl Memory {
         let mut over = Vec::new();
         let mut at = 0;
         while at < graves.len() {
-            if graves[at].until.iter().all(|event| event.is_complete() == Ok(true)) {
+            if graves[at].is_over() {
                 over.push(graves.swap_remove(at));
             } else {
                 at += 1;
@@ -373,7 +410,7 @@ impl Memory {
         }
         // The driver frees pinned memory when all work has run, and would wait for ever for work that
         // never ends; work given between this look and the call it does wait for.
-        let is_host = |grave: &Grave| matches!(grave.buried, Buried::Host(_));
+        let is_host = |grave: &Grave| matches!(grave.buried, Buried::Host(..));
         if over.iter().any(is_host) && !gpu.streams.have_run() {
             graves.extend(
                 over.extract_if(.., |grave| is_host(grave))
@@ -384,7 +421,7 @@ impl Memory {
         for grave in &over {
             let released = match grave.buried {
                 Buried::Device(allocation) => allocation.release(),
-                Buried::Host(pinned) => pinned.release(),
+                Buried::Host(pinned, _) => pinned.release(),
             };
             if let Err(refusal) = released {
                 let error = gpu.failed("free", refusal);
@@ -403,7 +440,7 @@ impl Memory {
         let buried = graves.into_iter().filter_map(|grave| match grave.buried {
             Buried::Device(allocation) => Some(allocation),
             // Goes with the context.
-            Buried::Host(_) => None,
+            Buried::Host(..) => None,
         });
         regions.into_values().map(|held| held.allocation).chain(buried).collect()
     }

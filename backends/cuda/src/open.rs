@@ -105,7 +105,7 @@ fn fill(gpu: &Gpu, tables: Vec<Table>) -> Result<()> {
         for end in &ends {
             gpu.wait(end, "a stream's first work", Instant::now(), FILL_WAIT)?;
         }
-        gpu.memory.free_pinned(gpu, host, ends);
+        gpu.memory.free_pinned(gpu, (host, 4), ends);
     }
     let raw = gpu.streams.take().map_err(refused)?;
     for Table { name, fill, .. } in tables {

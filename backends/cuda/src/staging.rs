@@ -39,7 +39,7 @@ impl CudaStaging {
             return Err(Error::ExceedsLimit { what, requested: size_bytes, limit });
         }
         let size = size_bytes as usize;
-        let pinned = Pinned::new(size).map_err(|refusal| match refusal.meaning() {
+        let pinned = gpu.memory.pinned(size).map_err(|refusal| match refusal.meaning() {
             // The host has less than that, or may not pin it.
             Meaning::OutOfMemory | Meaning::Refused => out_of_memory(name, size_bytes, None),
             Meaning::Lost => gpu.failed("staging", refusal),
@@ -111,7 +111,7 @@ impl Drop for CudaStaging {
         // Of a lost device it goes with the context.
         if let Ok(_current) = self.gpu.enter() {
             let until = self.copies.drain(..).map(|(_, event)| event).collect();
-            self.gpu.memory.free_pinned(&self.gpu, self.pinned, until);
+            self.gpu.memory.free_pinned(&self.gpu, (self.pinned, self.size_bytes), until);
         }
     }
 }
