@@ -8,6 +8,7 @@ pub mod device_names;
 pub mod error;
 pub mod groth16;
 pub mod host_memory;
+mod host_threads;
 mod mapped;
 pub mod pending_file;
 pub mod registry;

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::params::VerifyingKey;
 use super::proof::Proof;
-use crate::{Error, Result};
+use crate::{Error, Result, host_threads};
 
 type MillerLoop = <Bls12 as MultiMillerLoop>::Result;
 
@@ -64,15 +64,13 @@ pub fn verify_proof(
     if proof.validate().is_err() {
         return Ok(false);
     }
-    let (ab, rest) = rayon::join(
-        || Bls12::multi_miller_loop(&[(&proof.a, &proof.b.into())]),
-        || {
-            let inputs =
-                G1Projective::multi_exp(&pvk.ic, &[&[Scalar::ONE], public_inputs].concat())
-                    .to_affine();
-            Bls12::multi_miller_loop(&[(&inputs, &pvk.neg_gamma_g2), (&proof.c, &pvk.neg_delta_g2)])
-        },
-    );
+    let left = || Bls12::multi_miller_loop(&[(&proof.a, &proof.b.into())]);
+    let right = || {
+        let scalars = [&[Scalar::ONE], public_inputs].concat();
+        let inputs = G1Projective::multi_exp(&pvk.ic, &scalars).to_affine();
+        Bls12::multi_miller_loop(&[(&inputs, &pvk.neg_gamma_g2), (&proof.c, &pvk.neg_delta_g2)])
+    };
+    let (ab, rest) = host_threads::install(|| rayon::join(left, right));
     Ok((ab + rest).final_exponentiation() == pvk.alpha_beta)
 }
 

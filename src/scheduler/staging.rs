@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 use super::locks::outside_mem;
+use crate::host_threads;
 use rayon::prelude::*;
 use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
@@ -22,8 +23,9 @@ const SLOT: &str = "waiting for a staging slot";
 const RESULTS: &str = "waiting for results";
 
 /// A fixed number of slots of one size, allocated once and shared by a device's workers. The slot
-/// that came back first goes out first, so that its copy is the likeliest to have run. The first ring
-/// in order that uploads has the link to itself: two that share it both come late.
+/// that came back first goes out first, so that its copy is the likeliest to have run. One ring at a time
+/// has the link, for two that share it both come late: that of the partition that computes, else the
+/// first in order.
 pub struct StagingPool {
     shared: Mutex<Shared>,
     /// A slot or an upload's turn came back.
@@ -40,9 +42,10 @@ struct Shared {
     uploading: BTreeMap<Place, usize>,
 }
 
-/// A ring's place in the order, and its own number.
+/// A ring's place: first that for whose uploads the device waits, then in order; and its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
+    prepares: bool,
     order: u64,
     ring: u64,
 }
@@ -103,7 +106,7 @@ impl StagingPool {
     /// Slots for one partition, as it needs them; those of a lower `order` upload before it.
     pub fn ring(self: &Arc<Self>, order: u64) -> StagingRing {
         let ring = self.rings.fetch_add(1, Ordering::Relaxed);
-        StagingRing { pool: self.clone(), place: Place { order, ring } }
+        StagingRing { pool: self.clone(), place: Place { prepares: true, order, ring } }
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -151,7 +154,7 @@ impl StagingPool {
     }
 }
 
-/// A ring's turn to upload, before all that come after it in order; over when dropped.
+/// A ring's turn to upload, before all that come after it; over when dropped.
 pub struct Uploading {
     pool: Arc<StagingPool>,
     place: Place,
@@ -232,7 +235,12 @@ impl StagingRing {
         self.pool.slot_bytes
     }
 
-    /// Lets no ring that comes after this one in order upload between the uploads that follow.
+    /// From now on the device waits for what this ring uploads, which comes before all others.
+    pub fn computes(&mut self) {
+        self.place.prepares = false;
+    }
+
+    /// Lets no ring that comes after this one upload between the uploads that follow.
     pub fn turn(&self) -> Uploading {
         *self.pool.lock().uploading.entry(self.place).or_default() += 1;
         Uploading { pool: self.pool.clone(), place: self.place }
@@ -240,7 +248,7 @@ impl StagingRing {
 
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
     /// bytes that belong at `offset` of it. Pieces are multiples of `unit_bytes`, but for none
-    /// smaller than the slot allows; several CPU threads fill one slot. Waits when every slot is in
+    /// smaller than the slot allows; several CPU threads fill one slot, or two. Waits when every slot is in
     /// flight or a ring before it uploads.
     ///
     /// # Errors
@@ -268,8 +276,8 @@ impl StagingRing {
         let part_bytes = FILL_BYTES.next_multiple_of(unit_bytes);
         if target.len_bytes() <= part_bytes.min(piece_bytes) {
             // Not worth another thread.
-            let mut slot =
-                self.writable(self.pool.take(self.place)?, target.len_bytes() as usize)?;
+            let taken = self.pool.take(self.place)?;
+            let mut slot = self.writable(taken, target.len_bytes() as usize)?;
             fill(0, slot.bytes()?)?;
             return Ok(slot.send(device, stream, target)?);
         }
@@ -278,15 +286,22 @@ impl StagingRing {
             parts.try_for_each(|(part, bytes)| fill(offset + part as u64 * part_bytes, bytes))
         };
         let fill = &fill;
-        rayon::in_place_scope(|scope| {
+        host_threads::scope(|scope| {
             let mut filling: VecDeque<(View, Receiver<Filled<'_, E>>)> = VecDeque::new();
+            let gone = |_| Error::invalid("a staging slot was not filled to its end");
             let send = |(target, filled): (View, Receiver<Filled<'_, E>>)| -> Result<(), E> {
-                let gone = |_| Error::invalid("a staging slot was not filled to its end");
                 Ok(filled.recv().map_err(gone)??.send(device, stream, target)?)
             };
             for offset in (0..target.len_bytes()).step_by(piece_bytes as usize) {
                 let target = target.slice(offset, piece_bytes.min(target.len_bytes() - offset))?;
-                // Who waits for a slot holds none, or two that share the pool might wait for each other.
+                // What is filled goes before a wait for a slot or its last copy. Who waits for others'
+                // slots holds none, or two that share the pool might wait for each other.
+                while let Some(slot) =
+                    filling.front().and_then(|(_, filled)| filled.try_recv().ok())
+                {
+                    let Some((target, _)) = filling.pop_front() else { break };
+                    slot?.send(device, stream, target)?;
+                }
                 let taken = loop {
                     if filling.len() < FILLING
                         && let Some(taken) = self.pool.take_free(self.place)
@@ -307,10 +322,10 @@ impl StagingRing {
                     // Nobody waits for it where one before it failed.
                     let _ = done.send(outcome.map(|()| slot));
                 };
-                // One of the threads that would fill it may not wait for them.
+                // Such a thread may not wait for others, and what one fills it need not.
                 match rayon::current_thread_index() {
-                    None => scope.spawn(move |_| fill()),
-                    Some(_) => fill(),
+                    None if piece_bytes > part_bytes => scope.spawn(move |_| fill()),
+                    _ => fill(),
                 }
             }
             filling.into_iter().try_for_each(send)
@@ -335,7 +350,7 @@ impl StagingRing {
         Ok(taken)
     }
 
-    /// Overwrites every slot that holds this ring's bytes with zeros, once its copies have run:
+    /// Overwrites with zeros what was used of every slot that holds this ring's bytes, once its copies have run:
     /// what was staged may be secret. A slot that another ring filled since is wiped by that one.
     /// All are tried, in the time for one.
     ///
@@ -349,13 +364,13 @@ impl StagingRing {
         while let Some(mut taken) = self.pool.take_of(self.place.ring) {
             let Some(mut slot) = taken.slot.take() else { break };
             let left = self.pool.timeout.saturating_sub(start.elapsed());
-            let wiped = wipe(slot.buffer.as_mut(), slot.used, left);
+            let wiped = wipe(slot.buffer.as_mut(), &mut slot.used, left);
             let in_use = matches!(wiped, Err(Error::Timeout { .. }));
             outcome = outcome.and(wiped);
             if in_use {
                 left_over.push(slot);
             } else {
-                (slot.owner, slot.used) = (0, 0);
+                slot.owner = 0;
                 taken.slot = Some(slot);
             }
         }
@@ -442,9 +457,12 @@ impl Readback {
             let len = target.len() as u64;
             device.download(stream, source.slice(offset, len)?, self.buffer.as_mut(), 0)?;
             let host = self.buffer.host(self.timeout)?;
-            let parts = target.par_chunks_mut(FILL_BYTES as usize);
-            parts.zip(host.par_chunks(FILL_BYTES as usize)).for_each(|(target, host)| {
-                target.copy_from_slice(&host[..target.len()]);
+            let host = &*host;
+            host_threads::install(|| {
+                let parts = target.par_chunks_mut(FILL_BYTES as usize);
+                parts.zip(host.par_chunks(FILL_BYTES as usize)).for_each(|(target, host)| {
+                    target.copy_from_slice(&host[..target.len()]);
+                });
             });
             offset += len;
         }
@@ -456,7 +474,8 @@ impl Readback {
     /// # Errors
     /// As [`StagingRing::wipe`].
     pub fn wipe(&mut self) -> Result<()> {
-        wipe(self.buffer.as_mut(), usize::MAX, self.timeout)
+        let mut all = usize::MAX;
+        wipe(self.buffer.as_mut(), &mut all, self.timeout)
     }
 }
 
@@ -466,17 +485,19 @@ impl Drop for Readback {
     }
 }
 
-/// Overwrites the first bytes of a buffer with zeros, and what the device keeps behind it, also where
-/// its copies failed: a buffer tells that once, and gives its bytes when it is asked again.
-fn wipe(buffer: &mut dyn Staging, used: usize, timeout: Duration) -> Result<()> {
+/// Overwrites the first `used` bytes of a buffer with zeros, of which none are left then, and what the
+/// device keeps behind it; also where its copies failed: a buffer tells that once, and gives its bytes
+/// when it is asked again.
+fn wipe(buffer: &mut dyn Staging, used: &mut usize, timeout: Duration) -> Result<()> {
     outside_mem("waiting for a copy");
     let start = Instant::now();
     let left = || timeout.saturating_sub(start.elapsed());
-    let zero = |bytes: &mut [u8]| {
-        let used = used.min(bytes.len());
-        zero(&mut bytes[..used]);
+    let mut zero = |bytes: &mut [u8]| {
+        let len = (*used).min(bytes.len());
+        zero(&mut bytes[..len]);
+        *used = 0;
     };
-    let outcome = buffer.host(timeout).map(zero);
+    let outcome = buffer.host(timeout).map(&mut zero);
     if outcome.is_err()
         && let Ok(bytes) = buffer.host(left())
     {
@@ -490,7 +511,9 @@ fn zero(bytes: &mut [u8]) {
     if bytes.len() <= FILL_BYTES as usize {
         bytes.fill(0);
     } else {
-        bytes.par_chunks_mut(FILL_BYTES as usize).for_each(|bytes| bytes.fill(0));
+        host_threads::install(|| {
+            bytes.par_chunks_mut(FILL_BYTES as usize).for_each(|bytes| bytes.fill(0));
+        });
     }
 }
 

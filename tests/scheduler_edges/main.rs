@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod fallback;
+mod global_pool;
 mod handles;
+mod link;
 mod memory;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../shared/odd.rs"]

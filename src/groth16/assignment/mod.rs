@@ -15,7 +15,7 @@ pub use density::Density;
 pub(crate) use density::Ranks;
 use synthesizer::Synthesizer;
 
-use crate::{Error, Result};
+use crate::{Error, Result, host_threads};
 
 /// The values of a circuit's variables, the evaluations of its constraints, and which variables
 /// occur in the A and B queries.
@@ -99,7 +99,9 @@ impl Assignment {
 
     /// The first row whose product is wrong, if there is one.
     pub fn first_unsatisfied(&self) -> Option<usize> {
-        (self.a.par_iter().zip(&self.b).zip(&self.c)).position_first(|((a, b), c)| *a * b != *c)
+        host_threads::install(|| {
+            (self.a.par_iter().zip(&self.b).zip(&self.c)).position_first(|((a, b), c)| *a * b != *c)
+        })
     }
 
     /// Whether every row's product is right.
@@ -171,9 +173,11 @@ impl Drop for Assignment {
     fn drop(&mut self) {
         // Side by side, for giving the pages back takes longer than wiping them.
         let secrets = [&mut self.witness, &mut self.a, &mut self.b, &mut self.c];
-        secrets.into_par_iter().for_each(|secret| {
-            secret::wipe(secret);
-            drop(std::mem::take(secret));
+        host_threads::install(|| {
+            secrets.into_par_iter().for_each(|secret| {
+                secret::wipe(secret);
+                drop(std::mem::take(secret));
+            });
         });
     }
 }

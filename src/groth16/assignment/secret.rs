@@ -4,19 +4,23 @@ use blstrs::Scalar;
 use rayon::prelude::*;
 use zeroize::Zeroize;
 
-use crate::views;
+use crate::{host_threads, views};
 
 /// Scalars that one task wipes.
 const WIPE_CHUNK: usize = 1 << 16;
 
 /// Overwrites `scalars` with zeros in a way that the compiler keeps.
 pub(crate) fn wipe(scalars: &mut [Scalar]) {
-    scalars.par_chunks_mut(WIPE_CHUNK).for_each(|chunk| {
-        match bytemuck::try_cast_slice_mut::<u8, u64>(views::as_bytes_mut(chunk)) {
-            Ok(limbs) => limbs.zeroize(),
-            Err(_) => views::as_bytes_mut(chunk).zeroize(),
-        }
-    });
+    let wipe = |chunk: &mut [Scalar]| match bytemuck::try_cast_slice_mut::<u8, u64>(
+        views::as_bytes_mut(chunk),
+    ) {
+        Ok(limbs) => limbs.zeroize(),
+        Err(_) => views::as_bytes_mut(chunk).zeroize(),
+    };
+    match scalars.len() > WIPE_CHUNK {
+        true => host_threads::install(|| scalars.par_chunks_mut(WIPE_CHUNK).for_each(wipe)),
+        false => wipe(scalars),
+    }
 }
 
 /// Pushes `value`; where the vector has to move, the old memory is wiped.

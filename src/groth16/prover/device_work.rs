@@ -130,6 +130,7 @@ fn run(
 
     let mut guard = ComputeGuard::enter(seat.await_compute(token)?, token);
     seat.tell(Life::ComputeStarted);
+    staging.computes();
     let computed = run_stages(seat, &mut partition, staging, &mut guard);
     seat.tell(Life::ComputeEnded);
     guard.hand_back();
@@ -164,13 +165,12 @@ fn upload(
     if !wanted(partition, token) {
         return Ok(());
     }
-    seat.tell(Life::StageStarted(Stage::Prestage.name()));
-    let mut staged = Ok(());
-    while staged.is_ok() && wanted(partition, token) {
-        staged = partition.prestage_next(staging, &mut token.device_wait());
-    }
-    seat.tell(Life::StageEnded(Stage::Prestage.name()));
-    staged
+    telling_of_uploads(seat, true, || {
+        while wanted(partition, token) {
+            partition.prestage_next(staging, &mut token.device_wait())?;
+        }
+        Ok(())
+    })
 }
 
 /// Enqueues each stage while the one before it runs, and gives back what the host has seen end.
@@ -200,29 +200,38 @@ fn run_stages(
         if seat.halted().is_some() {
             break;
         }
-        // The quotient of a partition that did not wait until it was staged.
-        let uploads = stage == Stage::Quotient && partition.has_to_stage();
-        if uploads {
-            seat.tell(Life::StageStarted(Stage::Prestage.name()));
-        }
-        let next =
-            partition.run(stage, staging, &mut guard.device_wait()).and_then(|()| partition.mark());
-        if uploads {
-            seat.tell(Life::StageEnded(Stage::Prestage.name()));
-        }
+        let uploads = partition.has_to_stage_for(stage);
+        let next = telling_of_uploads(seat, uploads, || {
+            partition.run(stage, staging, &mut guard.device_wait())?;
+            partition.mark()
+        });
         if let Some(before) = running.take() {
             end(partition, before, guard)?;
         }
         running = Some((stage, next?));
         seat.tell(Life::StageStarted(stage.name()));
         if let Some(following) = stages.peek() {
-            partition.send_ahead(*following, staging, &mut guard.device_wait())?;
+            let uploads = partition.has_to_stage_for(*following);
+            telling_of_uploads(seat, uploads, || {
+                partition.send_ahead(*following, staging, &mut guard.device_wait())
+            })?;
         }
     }
     match running {
         Some(last) => end(partition, last, guard),
         None => Ok(()),
     }
+}
+
+/// Does `work`; where that `uploads` what a partition has not staged, it is told of as its prestage.
+fn telling_of_uploads<R>(seat: &Seat<'_>, uploads: bool, work: impl FnOnce() -> R) -> R {
+    if !uploads {
+        return work();
+    }
+    seat.tell(Life::StageStarted(Stage::Prestage.name()));
+    let done = work();
+    seat.tell(Life::StageEnded(Stage::Prestage.name()));
+    done
 }
 
 /// Loads a key's queries, as many as the device's plan for its proofs keeps there.

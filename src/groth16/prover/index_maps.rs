@@ -71,6 +71,8 @@ impl<'a> BVariables<'a> {
         let inputs = self.of_inputs.members_from(first.min(self.input_bases));
         let witness = self.of_witness.members_from(first.saturating_sub(self.input_bases));
         let variables = inputs.chain(witness.map(|i| self.inputs + i));
+        // Past the last base, where a slot holds something else.
+        out.fill([0; 4]);
         for (out, variable) in out.iter_mut().zip(variables) {
             *out = (variable as u32).to_le_bytes();
         }

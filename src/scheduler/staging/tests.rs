@@ -85,6 +85,14 @@ fn wiping_goes_on_after_a_failure_and_tells_the_first() {
     let mut readback = Readback { buffer: Failing::with(&[failed("read")]), timeout: SOON };
     assert_eq!(readback.wipe(), Err(failed("read")));
     assert!(is_wiped(&mut readback.buffer));
+    // Who gets a slot that nobody could wipe wipes all of it, however little it uses.
+    let mut ring = owned(vec![Failing::with(&[failed("first"), late()])]);
+    assert_eq!(ring.wipe(), Err(failed("first")));
+    for slot in &mut ring.pool.lock().free {
+        assert_eq!((slot.owner, slot.used), (0, 256));
+        slot.owner = ring.place.ring;
+    }
+    assert_eq!((ring.wipe(), states(&ring)), (Ok(()), vec![true]));
     // What fails for good is told, and not tried for ever.
     let lost = || Error::DeviceLost { reason: "gone".into() };
     let mut ring = owned(vec![Failing::with(&vec![lost(); 9]), Failing::with(&[])]);
@@ -102,7 +110,7 @@ fn owned(buffers: Vec<Box<dyn Staging>>) -> StagingRing {
         timeout: SOON,
         rings: AtomicU64::new(8),
     };
-    StagingRing { pool: Arc::new(pool), place: Place { order: 0, ring: 7 } }
+    StagingRing { pool: Arc::new(pool), place: Place { prepares: true, order: 0, ring: 7 } }
 }
 
 /// Whether each slot is wiped, in order.
@@ -264,6 +272,54 @@ fn a_turn_lasts_over_several_uploads() {
     let log = log.into_inner().unwrap();
     assert_eq!(log, [["older"; 200].as_slice(), &["younger"; 4]].concat());
     assert!(pool.lock().uploading.is_empty());
+}
+
+/// Where filling fails or panics, at any piece and part, what was in hand comes back and is wiped.
+#[test]
+fn what_fails_in_one_of_several_slots_is_told_and_leaves_nothing() {
+    const PARTS: u64 = 8;
+    let Setup { device, stream, view } = setup(PARTS * FILL_BYTES);
+    for (slots, at, panics) in [1, 2, 3, 5]
+        .into_iter()
+        .flat_map(|slots| [0, 1, 2, 5, 7].map(|at| (slots, at)))
+        .flat_map(|(slots, at)| [false, true].map(|panics| (slots, at, panics)))
+    {
+        let pool = StagingPool::new(&*device, slots, 2 * FILL_BYTES, SOON).unwrap();
+        let mut ring = Arc::new(pool).ring(1);
+        let mut upload = || {
+            ring.upload(&*device, stream, view, 1, |offset, bytes| {
+                bytes.fill(SECRET);
+                match offset == at * FILL_BYTES {
+                    true if panics => panic!("filling panics, for a test"),
+                    true => Err(failed("file")),
+                    false => Ok(()),
+                }
+            })
+        };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut upload));
+        match outcome {
+            Ok(outcome) => assert_eq!((panics, outcome), (false, Err(failed("file")))),
+            Err(_) => assert!(panics),
+        }
+        assert!(ring.pool.lock().uploading.is_empty());
+        ring.wipe().unwrap();
+        assert_eq!(states(&ring), vec![true; slots]);
+        ring.upload(&*device, stream, view, 1, |_, _| Ok::<_, Error>(())).unwrap();
+    }
+}
+
+/// The ring of the partition that computes comes before those that are first in order.
+#[test]
+fn the_one_that_computes_has_the_link() {
+    let Setup { device, .. } = setup(4);
+    let pool = Arc::new(StagingPool::new(&*device, 1, 256, SOON).unwrap());
+    let (mut computing, other) = (pool.ring(2), pool.ring(1));
+    let _turns = (computing.turn(), other.turn());
+    assert!(pool.take_free(computing.place).is_none());
+    computing.computes();
+    let _turn = computing.turn();
+    assert!(pool.take_free(other.place).is_none());
+    assert!(pool.take_free(computing.place).is_some());
 }
 
 /// From the one thread of a pool, whose own work the upload would wait for.

@@ -177,7 +177,7 @@ impl<'a> Partition<'a> {
     ) -> StageResult {
         self.stage = stage;
         match stage {
-            Stage::Prestage => self.prestage(staging)?,
+            Stage::Prestage => self.end_prestage(staging)?,
             Stage::Quotient => self.quotient(staging)?,
             Stage::H | Stage::La | Stage::B => self.msms(stage, staging)?,
             Stage::Drain => {}
@@ -249,7 +249,7 @@ impl<'a> Partition<'a> {
             Ok(own.lane.run(ntt(data, Direction::Forward, true, (BitReversed, Natural))?)?)
         };
         // Each as soon as it is there, while the next goes up. The device waits for them.
-        let turn = (!self.is_staged()).then(|| staging.turn());
+        let turn = self.has_to_stage_for(Stage::Quotient).then(|| staging.turn());
         self.stage_buffer(layout::A, staging)?;
         to_coset(self, a)?;
         self.stage_buffer(layout::B, staging)?;

@@ -23,7 +23,7 @@ impl Partition<'_> {
             return Ok(());
         };
         if stage == Stage::La {
-            self.stage_assignment(staging)?;
+            self.stage_buffer(layout::ASSIGNMENT, staging)?;
         }
         if !self.sent.is_for(stage) {
             if stage == Stage::La && self.layout.variant.assignment == AssignmentUpload::Late {

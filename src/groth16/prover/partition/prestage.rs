@@ -16,24 +16,40 @@ impl Partition<'_> {
         self.to_stage().next().is_some()
     }
 
+    /// Whether `stage` uploads something of the prestage, or what is sent ahead for it does.
+    pub fn has_to_stage_for(&self, stage: Stage) -> bool {
+        let read: &[&str] = match stage {
+            Stage::Quotient => &[layout::A, layout::B, layout::C],
+            Stage::La => &[layout::ASSIGNMENT],
+            _ => &[],
+        };
+        self.to_stage().any(|name| read.contains(&name))
+    }
+
     /// Whether all of the prestage is uploaded.
     pub fn is_staged(&self) -> bool {
         self.left().next().is_none()
     }
 
-    /// Buffers of the prestage that were not uploaded.
-    fn left(&self) -> impl Iterator<Item = (&'static str, bool)> + '_ {
-        let buffers = self.layout.buffers.iter().zip(&self.memory.placed);
-        let left = buffers.filter(|(buffer, _)| {
-            buffer.first == Stage::Prestage && !self.staged.contains(&buffer.name)
-        });
-        left.map(|(buffer, place)| (buffer.name, place.is_some()))
+    /// Buffers of the prestage that were not uploaded, and where they lie in the layout.
+    fn left(&self) -> impl Iterator<Item = (usize, &'static str)> + '_ {
+        let buffers = self.layout.buffers.iter().enumerate();
+        let of_prestage = buffers.filter(|(_, buffer)| buffer.first == Stage::Prestage);
+        of_prestage
+            .map(|(at, buffer)| (at, buffer.name))
+            .filter(|(_, name)| !self.staged.contains(name))
+    }
+
+    fn is_left(&self, name: &str) -> bool {
+        self.left().any(|(_, left)| left == name)
     }
 
     /// Those of them that have a place, in the order in which they are needed.
     fn to_stage(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let is_placed = |at: usize| self.memory.placed.get(at).is_some_and(Option::is_some);
+        let has_place = move |name| self.left().any(|(at, left)| left == name && is_placed(at));
         let order = [layout::STATUS, layout::A, layout::B, layout::C, layout::ASSIGNMENT];
-        order.into_iter().filter(|name| self.left().any(|left| left == (*name, true)))
+        order.into_iter().filter(move |name| has_place(*name))
     }
 
     /// Uploads what of the prestage has a place, was not uploaded and is needed first. May wait for
@@ -47,10 +63,11 @@ impl Partition<'_> {
         next.map_or(Ok(()), |name| self.stage_buffer(name, staging))
     }
 
-    /// Sees to it that all of the prestage has a place. What is not uploaded goes up as stages need
+    /// Ends the prestage, of which all has a place now. What is not uploaded goes up as stages need
     /// it: a device that has nothing else to do starts with what is there.
-    pub(super) fn prestage(&mut self, staging: &mut StagingRing) -> StageResult {
-        if let Some((name, _)) = self.left().find(|(_, is_placed)| !is_placed) {
+    pub(super) fn end_prestage(&mut self, staging: &mut StagingRing) -> StageResult {
+        let is_placed = |at: &usize| self.memory.placed.get(*at).is_some_and(Option::is_some);
+        if let Some((_, name)) = self.left().find(|(at, _)| !is_placed(at)) {
             return Err(DeviceError::invalid(format!("{name} has no place to go to")).into());
         }
         self.stage_buffer(layout::STATUS, staging)
@@ -63,17 +80,12 @@ impl Partition<'_> {
         name: &'static str,
         staging: &mut StagingRing,
     ) -> StageResult {
-        if self.left().all(|(left, _)| left != name) {
+        if !self.is_left(name) {
             return Ok(());
         }
         self.upload(name, staging)?;
         self.staged.push(name);
         Ok(self.lane.compute_after_copy()?)
-    }
-
-    /// [`Self::stage_buffer`] of the assignment, where that is one of the prestage's.
-    pub(super) fn stage_assignment(&mut self, staging: &mut StagingRing) -> StageResult {
-        self.stage_buffer(layout::ASSIGNMENT, staging)
     }
 
     fn upload(&mut self, name: &'static str, staging: &mut StagingRing) -> StageResult {

@@ -56,7 +56,7 @@ impl Partition<'_> {
         _wait: &mut DeviceWait<'_>,
     ) -> StageResult {
         if stage == Stage::La {
-            self.stage_assignment(staging)?;
+            self.stage_buffer(layout::ASSIGNMENT, staging)?;
         }
         let group = self.layout.groups.iter().find(|group| group.stage == stage);
         let Some(group) = group.filter(|_| self.layout.variant.ahead) else { return Ok(()) };
