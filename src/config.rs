@@ -36,7 +36,8 @@ pub struct ProverOptions {
     pub window_bits: Option<u32>,
     /// A fixed layout of device memory instead of the best that fits, for tests and measurements.
     pub variant: Option<Variant>,
-    /// CPU threads of the CPU device; `None` for one a core.
+    /// CPU threads of the CPU device; `None` for one a core. For copies, reading and checks the library
+    /// has threads besides, as many as rayon's pools have by default (`RAYON_NUM_THREADS`).
     pub threads: Option<usize>,
     /// Size of a staging slot in bytes; `None` for the device's choice.
     pub staging_slot_bytes: Option<u64>,

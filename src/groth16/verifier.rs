@@ -70,7 +70,7 @@ pub fn verify_proof(
         let inputs = G1Projective::multi_exp(&pvk.ic, &scalars).to_affine();
         Bls12::multi_miller_loop(&[(&inputs, &pvk.neg_gamma_g2), (&proof.c, &pvk.neg_delta_g2)])
     };
-    let (ab, rest) = host_threads::install(|| rayon::join(left, right));
+    let (ab, rest) = host_threads::WORK.install(|| rayon::join(left, right));
     Ok((ab + rest).final_exponentiation() == pvk.alpha_beta)
 }
 

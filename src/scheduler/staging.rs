@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 use super::locks::outside_mem;
-use crate::host_threads;
+use crate::host_threads::{self, Threads};
 use rayon::prelude::*;
 use twinlock_api::{Device, Error, Result, Staging, StagingKind, Stream, View};
 
@@ -248,8 +248,8 @@ impl StagingRing {
 
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
     /// bytes that belong at `offset` of it. Pieces are multiples of `unit_bytes`, but for none
-    /// smaller than the slot allows; several CPU threads fill one slot, or two. Waits when every slot is in
-    /// flight or a ring before it uploads.
+    /// smaller than the slot allows; several CPU threads fill one slot, or two. Waits when every slot is
+    /// being filled or a ring before it uploads.
     ///
     /// # Errors
     /// What `fill` or the device answers.
@@ -259,6 +259,34 @@ impl StagingRing {
         stream: Stream,
         target: View,
         unit_bytes: u64,
+        fill: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        self.upload_by(&host_threads::WORK, device, stream, (target, unit_bytes), fill)
+    }
+
+    /// The same of what `fill` may wait for: others' work does not wait with it, unless the device does.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    pub fn upload_read<E: From<Error> + Send>(
+        &mut self,
+        device: &dyn Device,
+        stream: Stream,
+        target: View,
+        unit_bytes: u64,
+        fill: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let ahead = self.place.prepares;
+        let threads = if ahead { &host_threads::READS } else { &host_threads::WORK };
+        self.upload_by(threads, device, stream, (target, unit_bytes), fill)
+    }
+
+    fn upload_by<E: From<Error> + Send>(
+        &self,
+        threads: &Threads,
+        device: &dyn Device,
+        stream: Stream,
+        (target, unit_bytes): (View, u64),
         fill: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
         let (slot_bytes, unit_bytes) = (self.pool.slot_bytes, unit_bytes.max(1));
@@ -286,7 +314,7 @@ impl StagingRing {
             parts.try_for_each(|(part, bytes)| fill(offset + part as u64 * part_bytes, bytes))
         };
         let fill = &fill;
-        host_threads::scope(|scope| {
+        threads.scope(|scope| {
             let mut filling: VecDeque<(View, Receiver<Filled<'_, E>>)> = VecDeque::new();
             let gone = |_| Error::invalid("a staging slot was not filled to its end");
             let send = |(target, filled): (View, Receiver<Filled<'_, E>>)| -> Result<(), E> {
@@ -458,7 +486,7 @@ impl Readback {
             device.download(stream, source.slice(offset, len)?, self.buffer.as_mut(), 0)?;
             let host = self.buffer.host(self.timeout)?;
             let host = &*host;
-            host_threads::install(|| {
+            host_threads::WORK.install(|| {
                 let parts = target.par_chunks_mut(FILL_BYTES as usize);
                 parts.zip(host.par_chunks(FILL_BYTES as usize)).for_each(|(target, host)| {
                     target.copy_from_slice(&host[..target.len()]);
@@ -511,7 +539,7 @@ fn zero(bytes: &mut [u8]) {
     if bytes.len() <= FILL_BYTES as usize {
         bytes.fill(0);
     } else {
-        host_threads::install(|| {
+        host_threads::WORK.install(|| {
             bytes.par_chunks_mut(FILL_BYTES as usize).for_each(|bytes| bytes.fill(0));
         });
     }

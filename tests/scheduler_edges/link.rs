@@ -15,20 +15,21 @@ use crate::support::{
 fn a_load_does_not_hold_up_the_one_that_computes() {
     without_hanging(|| {
         let mut rng = rng();
-        let sources = [8, 8, 10].map(|lg| Source::new(lg, &mut rng));
+        // Slots that several threads fill, and reads of the load that take as many as there are.
+        let sources = [12, 12, 13].map(|lg| Source::new(lg, &mut rng));
         let [streamed, slow, largest] = &sources;
         let prover = prover(&card(1 << 30), |options| {
             options.workers = 3;
             options.timeout = Duration::from_secs(60);
-            options.msm_chunk = Some(16);
-            options.staging_slot_bytes = Some(1 << 12);
+            options.msm_chunk = Some(1 << 10);
+            options.staging_slot_bytes = Some(1 << 20);
         });
         // Afterwards the memories are large enough for all, and made before a load comes.
         drop(prover.load(largest).unwrap());
         let key = prover.key(streamed).unwrap();
-        prove_one(&prover, &key, 8, &mut rng).unwrap();
+        prove_one(&prover, &key, 12, &mut rng).unwrap();
         let recorder = recorder(&prover);
-        let partitions = inputs(shape(8), 1, &mut rng);
+        let partitions = inputs(shape(12), 1, &mut rng);
         streamed.has_stopped.store(false, Ordering::SeqCst);
         let [in_proof, in_load] = [streamed, slow].map(Source::shut);
         std::thread::scope(|scope| {

@@ -4,7 +4,7 @@
 mod seed;
 
 pub use seed::rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -58,6 +58,7 @@ pub struct Source {
     inner: Parameters,
     read: Mutex<BTreeMap<Query, usize>>,
     shut: Mutex<Option<Receiver<()>>>,
+    readers: Mutex<BTreeSet<String>>,
     /// Whether a read has come to the shut gate.
     pub has_stopped: AtomicBool,
     /// Whether reading panics.
@@ -71,8 +72,8 @@ impl Source {
 
     pub fn of(shape: MixShape, rng: &mut ChaCha20Rng) -> Self {
         let inner = parameters(shape, rng);
-        let (read, shut) = (Mutex::default(), Mutex::default());
-        Self { inner, read, shut, has_stopped: false.into(), panics: false.into() }
+        let (read, shut, readers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { inner, read, shut, readers, has_stopped: false.into(), panics: false.into() }
     }
 
     /// How often each query was read whole since the last call.
@@ -80,6 +81,11 @@ impl Source {
         let read = std::mem::take(&mut *self.read.lock().unwrap());
         let times = |query| read.get(&query).unwrap_or(&0).div_ceil(self.inner.query_len(query));
         Query::ALL.into_iter().map(times).collect()
+    }
+
+    /// The names of the threads that read since the last call; those without one count as one.
+    pub fn readers(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.readers.lock().unwrap())
     }
 
     /// The next read waits until the gate opens.
@@ -113,6 +119,8 @@ impl ParameterSource for Source {
     }
     fn read_points(&self, query: Query, first: usize, out: &mut [u8]) -> twinlock::Result<()> {
         assert!(!self.panics.load(Ordering::SeqCst), "the source panics, for a test");
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.readers.lock().unwrap().insert(name);
         let shut = self.shut.lock().unwrap().take();
         if let Some(opened) = shut {
             self.has_stopped.store(true, Ordering::SeqCst);

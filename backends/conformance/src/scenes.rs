@@ -315,11 +315,14 @@ fn dropped_staging_does_not_wait(open: &dyn Fn() -> Opened) {
     faults.hold(true).expect("held");
     device.enqueue(held, &Op::Fill(Fill::new(whole(region), 1))).expect("enqueue");
     without_waiting(&*faults, "dropping staging", || drop([unused, used]));
-    // As much can be had again, without what was in it.
+    // As much can be had again, without what was in either.
     without_waiting(&*faults, "staging", || {
-        let kind = StagingKind::Download;
-        let mut again = device.allocate_staging("again", kind, 1 << 20).expect("staging");
-        assert!(again.host(SOON).expect("unused").iter().all(|byte| *byte == 0));
+        for mut again in [(); 2].map(|()| {
+            let kind = StagingKind::Download;
+            device.allocate_staging("again", kind, 1 << 20).expect("staging")
+        }) {
+            assert!(again.host(SOON).expect("unused").iter().all(|byte| *byte == 0));
+        }
     });
     without_waiting(&*faults, "memory", || device.memory().expect("memory"));
     faults.hold(false).expect("let go");

@@ -144,13 +144,17 @@ impl Pinned {
         let code = unsafe { sys::cuMemHostAlloc(&raw mut start, size.max(1), flags) };
         check("cuMemHostAlloc", code)?;
         let pinned = Self(start);
-        pinned.zero(size);
+        // SAFETY: so many bytes were allocated just now.
+        unsafe { pinned.zero(size) };
         Ok(pinned)
     }
 
-    /// Zeroes all of it: so many bytes were asked for, and nothing uses them.
-    fn zero(self, size: usize) {
-        // SAFETY: so many bytes were allocated there, as `new` and who buries it say.
+    /// Overwrites it with zeros.
+    ///
+    /// # Safety
+    /// So many bytes are there, and nothing uses them.
+    unsafe fn zero(self, size: usize) {
+        // SAFETY: as the caller says.
         unsafe { self.0.cast::<u8>().write_bytes(0, size) };
     }
 
@@ -354,7 +358,7 @@ impl Memory {
 
     /// So many bytes of pinned memory, zeros; the context is current. The driver may wait for all work
     /// before it gives any, so what was freed and could not go back is taken first: on a card that is
-    /// never idle it would add up, too.
+    /// never idle it would add up, too. Until then it keeps what was in it.
     pub(crate) fn pinned(&self, size: usize) -> Result<Pinned, Refusal> {
         let buried = {
             let mut graves = self.graves();
@@ -364,7 +368,8 @@ impl Memory {
         };
         match buried {
             Some(Buried::Host(pinned, _)) => {
-                pinned.zero(size);
+                // SAFETY: so many bytes were buried, and the work that used them has run.
+                unsafe { pinned.zero(size) };
                 Ok(pinned)
             }
             _ => Pinned::new(size),

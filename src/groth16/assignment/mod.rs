@@ -99,7 +99,7 @@ impl Assignment {
 
     /// The first row whose product is wrong, if there is one.
     pub fn first_unsatisfied(&self) -> Option<usize> {
-        host_threads::install(|| {
+        host_threads::WORK.install(|| {
             (self.a.par_iter().zip(&self.b).zip(&self.c)).position_first(|((a, b), c)| *a * b != *c)
         })
     }
@@ -173,7 +173,7 @@ impl Drop for Assignment {
     fn drop(&mut self) {
         // Side by side, for giving the pages back takes longer than wiping them.
         let secrets = [&mut self.witness, &mut self.a, &mut self.b, &mut self.c];
-        host_threads::install(|| {
+        host_threads::WORK.install(|| {
             secrets.into_par_iter().for_each(|secret| {
                 secret::wipe(secret);
                 drop(std::mem::take(secret));

@@ -18,7 +18,7 @@ pub(crate) fn wipe(scalars: &mut [Scalar]) {
         Err(_) => views::as_bytes_mut(chunk).zeroize(),
     };
     match scalars.len() > WIPE_CHUNK {
-        true => host_threads::install(|| scalars.par_chunks_mut(WIPE_CHUNK).for_each(wipe)),
+        true => host_threads::WORK.install(|| scalars.par_chunks_mut(WIPE_CHUNK).for_each(wipe)),
         false => wipe(scalars),
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn load_points(
 ) -> StageResult {
     let device = &*lane.device;
     let point_bytes = query.point_bytes();
-    staging.upload(
+    staging.upload_read(
         device,
         lane.copy,
         target.view(),

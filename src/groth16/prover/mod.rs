@@ -42,6 +42,7 @@ use super::verifier::{PreparedVerifyingKey, prepare_verifying_key};
 use crate::config::ProverOptions;
 use crate::device_names;
 use crate::host_memory;
+use crate::host_threads;
 use crate::registry;
 use crate::scheduler::core::{DeviceId, MemoryUsage};
 use crate::scheduler::events::{EventSink, Log};
@@ -262,7 +263,7 @@ impl Prover {
                 for _ in 1..self.slots.len() {
                     scope.spawn(|| session.work());
                 }
-                session.work();
+                host_threads::apart(|| session.work());
             });
             loads.loaded()?;
         }
@@ -359,9 +360,9 @@ impl Prover {
         let partitions = vec![PartitionInput::ready(assignment, blinding.r, blinding.s)];
         let session = Session::new(self, outer);
         let mut job = session.submit(Job { key, priority: 0, partitions })?;
-        // The calling thread is the only worker.
+        // The calling thread is the only worker, unless it is one that might be given other proofs.
         session.close();
-        session.work();
+        host_threads::apart(|| session.work());
         job.next().unwrap_or(Err(Error::Cancelled))
     }
 
