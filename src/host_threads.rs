@@ -53,12 +53,13 @@ impl Threads {
     }
 }
 
-/// Runs `work` on a thread of no pool: here, if this is one.
-pub(crate) fn apart(work: impl FnOnce() + Send) {
-    if rayon::current_thread_index().is_none() {
-        return work();
+/// Runs `work` on a thread of no pool: here, if this is one or the system gives none.
+pub(crate) fn apart(work: impl Fn() + Sync) {
+    let is_apart = rayon::current_thread_index().is_some()
+        && std::thread::scope(|scope| {
+            std::thread::Builder::new().spawn_scoped(scope, &work).is_ok()
+        });
+    if !is_apart {
+        work();
     }
-    std::thread::scope(|scope| {
-        scope.spawn(work);
-    });
 }

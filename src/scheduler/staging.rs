@@ -248,8 +248,8 @@ impl StagingRing {
 
     /// Fills slots piece by piece and copies them over `target`: `fill(offset, bytes)` writes the
     /// bytes that belong at `offset` of it. Pieces are multiples of `unit_bytes`, but for none
-    /// smaller than the slot allows; several CPU threads fill one slot, or two. Waits when every slot is
-    /// being filled or a ring before it uploads.
+    /// smaller than the slot allows; several CPU threads fill one slot, or two. Waits when every slot
+    /// is being filled or a ring before it uploads.
     ///
     /// # Errors
     /// What `fill` or the device answers.
@@ -261,28 +261,21 @@ impl StagingRing {
         unit_bytes: u64,
         fill: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        self.upload_by(&host_threads::WORK, device, stream, (target, unit_bytes), fill)
+        self.upload_on(&host_threads::WORK, device, stream, (target, unit_bytes), fill)
     }
 
-    /// The same of what `fill` may wait for: others' work does not wait with it, unless the device does.
+    /// The threads for an upload whose `fill` may have to wait: others' work does not wait with it, unless
+    /// the device does.
+    pub(crate) fn readers(&self) -> &'static Threads {
+        if self.place.prepares { &host_threads::READS } else { &host_threads::WORK }
+    }
+
+    /// [`upload`](Self::upload) by these threads.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload).
-    pub fn upload_read<E: From<Error> + Send>(
+    /// As there.
+    pub(crate) fn upload_on<E: From<Error> + Send>(
         &mut self,
-        device: &dyn Device,
-        stream: Stream,
-        target: View,
-        unit_bytes: u64,
-        fill: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
-    ) -> Result<(), E> {
-        let ahead = self.place.prepares;
-        let threads = if ahead { &host_threads::READS } else { &host_threads::WORK };
-        self.upload_by(threads, device, stream, (target, unit_bytes), fill)
-    }
-
-    fn upload_by<E: From<Error> + Send>(
-        &self,
         threads: &Threads,
         device: &dyn Device,
         stream: Stream,
@@ -378,9 +371,9 @@ impl StagingRing {
         Ok(taken)
     }
 
-    /// Overwrites with zeros what was used of every slot that holds this ring's bytes, once its copies have run:
-    /// what was staged may be secret. A slot that another ring filled since is wiped by that one.
-    /// All are tried, in the time for one.
+    /// Overwrites with zeros what was used of every slot that holds this ring's bytes, once its
+    /// copies have run: what was staged may be secret. A slot that another ring filled since is
+    /// wiped by that one. All are tried, in the time for one.
     ///
     /// # Errors
     /// The first of: `Timeout`, where a slot is still in use and left as it is; what its copies
@@ -520,16 +513,16 @@ fn wipe(buffer: &mut dyn Staging, used: &mut usize, timeout: Duration) -> Result
     outside_mem("waiting for a copy");
     let start = Instant::now();
     let left = || timeout.saturating_sub(start.elapsed());
-    let mut zero = |bytes: &mut [u8]| {
+    let mut zero_used = |bytes: &mut [u8]| {
         let len = (*used).min(bytes.len());
         zero(&mut bytes[..len]);
         *used = 0;
     };
-    let outcome = buffer.host(timeout).map(&mut zero);
+    let outcome = buffer.host(timeout).map(&mut zero_used);
     if outcome.is_err()
         && let Ok(bytes) = buffer.host(left())
     {
-        zero(bytes);
+        zero_used(bytes);
     }
     outcome.and(buffer.wipe_copied())
 }

@@ -15,7 +15,7 @@ use crate::support::{
 fn a_load_does_not_hold_up_the_one_that_computes() {
     without_hanging(|| {
         let mut rng = rng();
-        // Slots that several threads fill, and reads of the load that take as many as there are.
+        // Slots that several threads fill; reads of the load wait on as many as there are on two cores.
         let sources = [12, 12, 13].map(|lg| Source::new(lg, &mut rng));
         let [streamed, slow, largest] = &sources;
         let prover = prover(&card(1 << 30), |options| {
@@ -31,6 +31,7 @@ fn a_load_does_not_hold_up_the_one_that_computes() {
         let recorder = recorder(&prover);
         let partitions = inputs(shape(12), 1, &mut rng);
         streamed.has_stopped.store(false, Ordering::SeqCst);
+        slow.stops_all.store(true, Ordering::SeqCst);
         let [in_proof, in_load] = [streamed, slow].map(Source::shut);
         std::thread::scope(|scope| {
             let proof = scope.spawn(|| {

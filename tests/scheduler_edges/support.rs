@@ -58,6 +58,8 @@ pub struct Source {
     inner: Parameters,
     read: Mutex<BTreeMap<Query, usize>>,
     shut: Mutex<Option<Receiver<()>>>,
+    /// Whether those that come to the shut gate after the first wait, too.
+    pub stops_all: AtomicBool,
     readers: Mutex<BTreeSet<String>>,
     /// Whether a read has come to the shut gate.
     pub has_stopped: AtomicBool,
@@ -73,7 +75,8 @@ impl Source {
     pub fn of(shape: MixShape, rng: &mut ChaCha20Rng) -> Self {
         let inner = parameters(shape, rng);
         let (read, shut, readers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { inner, read, shut, readers, has_stopped: false.into(), panics: false.into() }
+        let [stops_all, has_stopped, panics] = [(); 3].map(|()| AtomicBool::new(false));
+        Self { inner, read, shut, stops_all, readers, has_stopped, panics }
     }
 
     /// How often each query was read whole since the last call.
@@ -121,8 +124,10 @@ impl ParameterSource for Source {
         assert!(!self.panics.load(Ordering::SeqCst), "the source panics, for a test");
         let name = std::thread::current().name().unwrap_or_default().to_owned();
         self.readers.lock().unwrap().insert(name);
-        let shut = self.shut.lock().unwrap().take();
-        if let Some(opened) = shut {
+        let mut gate = self.shut.lock().unwrap();
+        if let Some(opened) = gate.take() {
+            // Others wait for the lock.
+            let _held = self.stops_all.load(Ordering::SeqCst).then_some(gate);
             self.has_stopped.store(true, Ordering::SeqCst);
             // Longer than anybody waits for what others do meanwhile.
             let _ = opened.recv_timeout(2 * PATIENCE);

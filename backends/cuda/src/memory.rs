@@ -171,16 +171,16 @@ enum Buried {
     Host(Pinned, usize),
 }
 
-impl Grave {
-    fn is_over(&self) -> bool {
-        self.until.iter().all(|event| event.is_complete() == Ok(true))
-    }
-}
-
 struct Grave {
     buried: Buried,
     /// Ends of the work that uses it.
     until: Vec<Arc<PooledEvent>>,
+}
+
+impl Grave {
+    fn is_over(&self) -> bool {
+        self.until.iter().all(|event| event.is_complete() == Ok(true))
+    }
 }
 
 struct Held {
@@ -356,9 +356,9 @@ impl Memory {
         gpu.check_alive()
     }
 
-    /// So many bytes of pinned memory, zeros; the context is current. The driver may wait for all work
-    /// before it gives any, so what was freed and could not go back is taken first: on a card that is
-    /// never idle it would add up, too. Until then it keeps what was in it.
+    /// So many bytes of pinned memory, zeros; the context is current. What was freed and could not go
+    /// back is taken first (until then it keeps what was in it): the driver may wait for all work
+    /// before it gives any, and on a card that is never idle it would add up.
     pub(crate) fn pinned(&self, size: usize) -> Result<Pinned, Refusal> {
         let buried = {
             let mut graves = self.graves();

@@ -31,11 +31,11 @@ pub(super) fn load_points(
 ) -> StageResult {
     let device = &*lane.device;
     let point_bytes = query.point_bytes();
-    staging.upload_read(
+    staging.upload_on(
+        staging.readers(),
         device,
         lane.copy,
-        target.view(),
-        point_bytes as u64,
+        (target.view(), point_bytes as u64),
         |offset, out| -> Result<(), StageError> {
             Ok(source.read_points(query, first + offset as usize / point_bytes, out)?)
         },
